@@ -1,0 +1,1 @@
+"""What every Penstock service shares."""

@@ -1,0 +1,1 @@
+"""Spark SQL plans run on Arrow batches at streaming cost."""
