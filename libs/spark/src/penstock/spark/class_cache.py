@@ -1,0 +1,65 @@
+"""The JVM's class cache: what start-up loads and compiles, kept from one start to the next.
+
+JDK 25 and later record an ahead-of-time cache, earlier ones a class-data archive. A cache is good only for the very
+Java, class path and options that made it, so all of them are in its name; the JVM checks again and starts without
+it when it does not fit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.spark.java import Java
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCache:
+    """Where one Java's cache for one class path is, and how to use and to make it."""
+
+    java: Java
+    path: Path
+
+    @classmethod
+    def of(cls, folder: Path, java: Java, class_path: Sequence[Path], options: Sequence[str]) -> ClassCache:
+        """The cache for this Java, class path and options."""
+        digest = hashlib.sha256(repr((java.version, tuple(options))).encode())
+        for entry in class_path:
+            status = entry.stat()
+            digest.update(repr((str(entry), status.st_size, status.st_mtime_ns)).encode())
+        suffix = "aot" if java.has_aot_cache else "jsa"
+        return cls(java, folder / f"classes-{digest.hexdigest()[:16]}.{suffix}")
+
+    def use_options(self) -> tuple[str, ...]:
+        """The options that use the cache, if it is there."""
+        if not self.path.exists():
+            return ()
+        return (f"-XX:AOTCache={self.path}" if self.java.has_aot_cache else f"-XX:SharedArchiveFile={self.path}",)
+
+    def record_options(self, into: Path) -> tuple[str, ...]:
+        """The options that record a cache when the JVM exits."""
+        return (f"-XX:AOTCacheOutput={into}" if self.java.has_aot_cache else f"-XX:ArchiveClassesAtExit={into}",)
+
+    @contextmanager
+    def recording(self) -> Iterator[Path | None]:
+        """A path to record into, kept as the cache when the block ends well; None when another process records."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path.with_suffix(".lock"), "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield None
+                return
+            recorded = self.path.with_suffix(".tmp")
+            try:
+                yield recorded
+                if recorded.exists():
+                    os.replace(recorded, self.path)
+            finally:
+                for leftover in self.path.parent.glob(f"{recorded.name}*"):
+                    leftover.unlink(missing_ok=True)

@@ -1,0 +1,190 @@
+"""The engine: a Spark session in a JVM of its own, on which fragments are planned and run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import structlog
+from penstock.common.errors import PenstockError
+from penstock.common.events import LogEvent
+
+from penstock.spark import failures, python_session, udfs
+from penstock.spark.errors import EngineLost
+from penstock.spark.fragment import Fragment, FragmentSpec, Mode
+from penstock.spark.launcher import Jvm, LaunchPlan
+from penstock.spark.settings import SparkSettings
+from penstock.spark.udfs import Udf
+from penstock.spark.wire import Frame, Kind, Wire, header
+
+_CANCEL_SECONDS: Final = 1.0
+_RECORD_SECONDS: Final = 120.0  # for a JVM to write its class cache when it exits
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What the JVM uses; sizes in bytes."""
+
+    connections: int
+    threads: int
+    heap_used: int
+    heap_committed: int
+    arrow_allocated: int
+    arrow_limit: int
+    direct_reserved: int
+    spark_execution: int
+
+
+class Engine:
+    """A running engine. PySpark allows one in a process."""
+
+    def __init__(self, jvm: Jvm, settings: SparkSettings) -> None:
+        self._jvm = jvm
+        self._settings = settings
+        self._session: Any = None
+        self._attaching = asyncio.Lock()
+
+    @classmethod
+    async def start(cls, settings: SparkSettings) -> Engine:
+        """Starts a JVM with a session in it. The first start on a machine also builds what later ones reuse."""
+        started_at = time.monotonic()
+        plan = await asyncio.to_thread(LaunchPlan.prepare, settings)
+        extra: tuple[str, ...] = ()
+        if settings.class_cache:
+            await cls.make_class_cache(plan)
+            extra = plan.class_cache.use_options()
+        log.debug(LogEvent.ENGINE_STARTING, java=plan.java.version, master=settings.master)
+        engine = cls(await Jvm.launch(plan, extra), settings)
+        duration_ms = round((time.monotonic() - started_at) * 1000)
+        log.info(LogEvent.ENGINE_STARTED, pid=engine.pid, duration_ms=duration_ms, class_cache=bool(extra))
+        return engine
+
+    @classmethod
+    async def make_class_cache(cls, plan: LaunchPlan) -> None:
+        """Records the class cache of this plan unless it is there. A failure costs start-up time and nothing else."""
+        cache = plan.class_cache
+        if cache.path.exists():
+            return
+        started_at = time.monotonic()
+        with cache.recording() as recorded:
+            if recorded is None:
+                return
+            try:
+                jvm = await Jvm.launch(plan, cache.record_options(recorded), exit_seconds=_RECORD_SECONDS)
+                try:
+                    await _exercise(cls(jvm, plan.settings))
+                finally:
+                    await jvm.close(_RECORD_SECONDS)
+            except PenstockError as error:
+                log.warning(LogEvent.CLASS_CACHE_FAILED, reason=str(error))
+                recorded.unlink(missing_ok=True)
+                return
+        log.info(LogEvent.CLASS_CACHE_BUILT, path=str(cache.path), duration_ms=round((time.monotonic() - started_at) * 1000))
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._jvm.pid
+
+    async def plan(self, spec: FragmentSpec) -> Fragment:
+        """Plans a fragment; others may be planned or run meanwhile."""
+        mode = spec.mode or (Mode.JOB if self._settings.runs_jobs else Mode.DIRECT)
+        return await Fragment.planned(spec, mode, self)
+
+    async def schema_of(self, sql: str, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+        """The schema of a query's rows; an error in the SQL raises `SqlError` with its position."""
+        request = FragmentSpec(sql, inputs).request(Kind.ANALYSE, Mode.DIRECT)
+        frame, wire = await self.ask(request, sql)
+        wire.close()
+        return pa.ipc.read_schema(frame.payload)
+
+    async def status(self) -> EngineStatus:
+        """What the JVM uses now."""
+        frame, wire = await self.ask(header(Kind.STATUS))
+        wire.close()
+        return EngineStatus(**frame.json())
+
+    async def register(self, udf: Udf) -> None:
+        """Makes a Python function callable in fragments planned from now on."""
+        async with self._attaching:
+            if self._session is None:
+                frame, wire = await self.ask(header(Kind.ATTACH))
+                wire.close()
+                self._session = await asyncio.to_thread(python_session.attach, **frame.json())
+        try:
+            await asyncio.to_thread(udfs.register, self._session, udf)
+        except OSError as error:
+            raise self.lost(error) from error
+
+    async def ask(self, request: bytes, sql: str = "") -> tuple[Frame, Wire]:
+        """Sends a request on a new connection; returns its answer and the connection, or raises what it reports."""
+        wire = await self._connect()
+        try:
+            await wire.send([request])
+            frame = await wire.receive()
+            if frame.kind is Kind.FAILED:
+                raise failures.error_of(frame.json(), sql)
+        except OSError as error:
+            wire.close()
+            raise self.lost(error) from error
+        except BaseException:
+            wire.close()
+            raise
+        return frame, wire
+
+    async def cancel(self, number: int) -> None:
+        """Ends the run of the connection of that number, if it still has one."""
+        with suppress(OSError, EngineLost, TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                wire = await self._connect()
+                await wire.send([header(Kind.CANCEL, number)])
+                wire.close()
+
+    async def _connect(self) -> Wire:
+        try:
+            return await Wire.connect(self._jvm.socket_path)
+        except OSError as error:
+            raise self.lost(error) from error
+
+    def lost(self, error: OSError) -> EngineLost:
+        """The error to raise when a connection broke: only a dead JVM breaks one."""
+        lost = self._jvm.lost()
+        lost.__cause__ = error
+        return lost
+
+    async def close(self) -> None:
+        """Ends the JVM and everything on it."""
+        if self._session is not None:
+            self._session = None
+            await asyncio.to_thread(python_session.detach)
+        await self._jvm.close(self._settings.stop_timeout.total_seconds())
+        log.info(LogEvent.ENGINE_STOPPED, pid=self.pid)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def _exercise(engine: Engine) -> None:
+    """Uses what a first fragment uses, so that the class cache holds it."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
+    batch = pa.RecordBatch.from_pylist([{"k": i % 7, "v": i / 3, "s": str(i), "t": i} for i in range(1000)], schema)
+    specs = [
+        FragmentSpec("SELECT k, v * 2 AS v, upper(s) AS s FROM a WHERE v > 1", {"a": schema}),
+        FragmentSpec("SELECT k, window(t, '1 second').end AS w, count(*) AS n, avg(v) AS v FROM a GROUP BY ALL", {"a": schema}),
+        FragmentSpec("SELECT k, s, t FROM a ORDER BY t, s LIMIT 10", {"a": schema}, None, ("k",), 2),
+        FragmentSpec("SELECT a.k, b.s FROM a JOIN b ON a.s = b.s LEFT JOIN a AS c ON c.t = a.t", {"a": schema, "b": schema}),
+    ]
+    for spec in specs:
+        async with await engine.plan(spec) as fragment:
+            for _ in range(20):
+                await fragment.run(*[batch] * len(spec.inputs))

@@ -1,0 +1,37 @@
+"""Turns the JVM's report of a failure into an error of the project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.common.errors import PenstockError
+
+from penstock.spark.errors import DataError, EngineFault, EngineMemory, FragmentRefused, Position, SqlError, UdfError
+
+
+def error_of(report: dict[str, Any], sql: str) -> PenstockError:
+    """The error that `Failure.scala` reported while `sql` was planned or run."""
+    message = str(report["message"])
+    match report["kind"]:
+        case "sql":
+            return SqlError(message, sql=sql, error_class=report["condition"], position=_position(report, sql))
+        case "data":
+            return DataError(message, sql=sql, error_class=report["condition"], position=_position(report, sql))
+        case "refused":
+            return FragmentRefused(message, hint=report["hint"])
+        case "udf":
+            return UdfError(message)
+        case "memory":
+            return EngineMemory(message, hint="raise spark.heap or spark.off_heap, or make batches smaller")
+        case _:
+            return EngineFault(message, trace=str(report.get("trace", "")))
+
+
+def _position(report: dict[str, Any], sql: str) -> Position | None:
+    if "line" in report:
+        return Position(int(report["line"]), int(report["column"]))
+    if "start" not in report:
+        return None
+    # Java counts UTF-16 units; a character beyond the basic plane is two of them.
+    before = sql.encode("utf-16-le")[: 2 * int(report["start"])].decode("utf-16-le", "ignore")
+    return Position(before.count("\n") + 1, len(before) - before.rfind("\n"))

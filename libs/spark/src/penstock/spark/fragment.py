@@ -1,0 +1,225 @@
+"""A fragment: one SQL query, planned once and run on Arrow batches again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol, Self
+
+import pyarrow as pa
+from penstock.common.errors import PenstockError
+
+from penstock.spark import conversion, failures
+from penstock.spark.errors import FragmentClosed, FragmentRefused
+from penstock.spark.wire import Frame, Kind, Sendable, Wire, header, json_frame
+
+MAX_INPUTS: Final = 8
+
+Batches = pa.RecordBatch | Sequence[pa.RecordBatch]
+
+# Rows that go in one message: enough to make its cost small, few enough that the JVM works while Python still sends.
+_CHUNK_ROWS: Final = 1 << 14
+# An input up to this size is sent in one system call, without a task of its own.
+_SMALL_BYTES: Final = 1 << 16
+
+
+class Mode(StrEnum):
+    """How a fragment runs: on the engine's own threads, or as a Spark job on its master."""
+
+    DIRECT = "direct"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentSpec:
+    """What to plan.
+
+    `output` may be left out: it is then what Spark's analysis says. With `partitions` above 1, a row goes to the
+    partition that Spark's `hash` of the `partition_by` output columns says (see `partitioning`).
+    """
+
+    sql: str
+    inputs: Mapping[str, pa.Schema]
+    output: pa.Schema | None = None
+    partition_by: tuple[str, ...] = ()
+    partitions: int = 1
+    mode: Mode | None = None  # None: as the engine's master says
+    wire_inputs: tuple[pa.Schema, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.inputs) <= MAX_INPUTS:
+            raise ValueError(f"a fragment has 1 to {MAX_INPUTS} inputs, not {len(self.inputs)}")
+        if self.partitions < 1 or (self.partitions > 1) != bool(self.partition_by):
+            raise ValueError("several partitions and the columns to partition by go together")
+        object.__setattr__(self, "wire_inputs", tuple(map(conversion.wire_schema, self.inputs.values())))
+
+    def request(self, kind: Kind, mode: Mode) -> bytes:
+        """The frames that ask the JVM to plan or analyse this."""
+        content = {
+            "sql": self.sql,
+            "inputs": list(self.inputs),
+            "partition_by": self.partition_by,
+            "partitions": self.partitions,
+            "mode": mode,
+        }
+        schemas = (schema.serialize() for schema in self.wire_inputs)
+        return json_frame(kind, content) + b"".join(
+            header(Kind.INPUT, slot, schema.size) + schema.to_pybytes() for slot, schema in enumerate(schemas)
+        )
+
+
+class Connector(Protocol):
+    """What a fragment needs of its engine."""
+
+    async def ask(self, request: bytes, sql: str) -> tuple[Frame, Wire]:
+        """Sends a request on a new connection; returns its answer and the connection, or raises what it reports."""
+        ...
+
+    async def cancel(self, number: int) -> None:
+        """Ends the run of the connection of that number, if it still has one."""
+        ...
+
+    def lost(self, error: OSError) -> PenstockError:
+        """The error to raise when a connection broke."""
+        ...
+
+
+class Fragment:
+    """A planned fragment. It has one connection and one JVM thread; runs wait for each other."""
+
+    def __init__(self, spec: FragmentSpec, mode: Mode, connector: Connector) -> None:
+        self.spec = spec
+        self.mode = mode
+        self._connector = connector
+        self._wire: Wire | None = None
+        self._number = 0
+        self._closed = False
+        self._lock = asyncio.Lock()
+        self._wire_output = pa.schema([])
+        self.output_schema = pa.schema([])
+
+    @classmethod
+    async def planned(cls, spec: FragmentSpec, mode: Mode, connector: Connector) -> Fragment:
+        """Plans a fragment, or says why it cannot be."""
+        fragment = cls(spec, mode, connector)
+        await fragment._plan()
+        return fragment
+
+    async def _plan(self) -> Wire:
+        frame, self._wire = await self._connector.ask(self.spec.request(Kind.PLAN, self.mode), self.spec.sql)
+        self._number, self._wire_output = frame.slot, pa.ipc.read_schema(frame.payload)
+        self.output_schema = self._wire_output if self.spec.output is None else self.spec.output
+        try:
+            conversion.refuse_unlike(self.output_schema, self._wire_output)
+        except FragmentRefused:
+            self._disconnect()
+            raise
+        return self._wire
+
+    async def run(self, *inputs: Batches) -> tuple[pa.RecordBatch, ...]:
+        """Runs the query on one input (any number of batches) for each of the spec's, in their order.
+
+        Returns one batch per partition. A run that is cancelled, or whose JVM is lost, has no effect.
+        """
+        frames = self._frames(inputs)
+        async with self._lock, self._connected() as wire:
+            if sum(batch.nbytes for batches in inputs for batch in _each(batches)) <= _SMALL_BYTES:
+                rest = wire.send_now(list(frames))
+                return await (self._exchange(wire, rest) if rest else self._receive(wire))
+            return await self._exchange(wire, frames)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Wire]:
+        """The connection, planned anew when the last run was cut off half-way."""
+        if self._closed:
+            raise FragmentClosed("the fragment is closed")
+        wire = self._wire or await self._plan()
+        try:
+            yield wire
+        except PenstockError:
+            raise  # the JVM's own report: both sides are done with the run
+        except OSError as error:
+            self._disconnect()
+            if self._closed:
+                raise FragmentClosed("the fragment was closed while it ran") from error
+            raise self._connector.lost(error) from error
+        except BaseException:
+            self._disconnect()
+            await self._connector.cancel(self._number)
+            raise
+
+    def _disconnect(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def _frames(self, inputs: Sequence[Batches]) -> Iterator[Sendable]:
+        declared = tuple(self.spec.inputs.values())
+        if len(inputs) != len(declared):
+            raise ValueError(f"the fragment has {len(declared)} inputs, not {len(inputs)}")
+        crossing = [
+            (slot, conversion.to_wire(batch, declared[slot], self.spec.wire_inputs[slot]))
+            for slot, batches in enumerate(inputs)
+            for batch in _each(batches)
+        ]
+        return _serialise(crossing)
+
+    async def _exchange(self, wire: Wire, frames: Iterable[Sendable]) -> tuple[pa.RecordBatch, ...]:
+        """Sends and receives at the same time, or both sides would wait on full sockets."""
+        sending = asyncio.create_task(wire.send(frames))
+        receiving = asyncio.create_task(self._receive(wire))
+        try:
+            await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            sending.cancel()
+            receiving.cancel()
+            await asyncio.gather(sending, receiving, return_exceptions=True)
+        if receiving.cancelled():
+            sending.result()
+        return receiving.result()
+
+    async def _receive(self, wire: Wire) -> tuple[pa.RecordBatch, ...]:
+        chunks: list[list[pa.RecordBatch]] = [[] for _ in range(self.spec.partitions)]
+        while (frame := await wire.receive()).kind is Kind.BATCH:
+            chunks[frame.slot].append(pa.ipc.read_record_batch(frame.payload, self._wire_output))
+        if frame.kind is Kind.FAILED:
+            raise failures.error_of(frame.json(), self.spec.sql)
+        return tuple(map(self._joined, chunks))
+
+    def _joined(self, chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        if not chunks:
+            return self.output_schema.empty_table().combine_chunks().to_batches()[0]
+        batch = chunks[0] if len(chunks) == 1 else pa.concat_batches(chunks)
+        return batch if batch.schema.equals(self.output_schema) else conversion.cast(batch, self.output_schema)
+
+    async def close(self) -> None:
+        """Frees the connection and the JVM's thread; a run under way ends with `FragmentClosed`."""
+        self._closed = True
+        if self._lock.locked() and self._wire is not None:
+            self._wire.shut()
+            await self._connector.cancel(self._number)
+        async with self._lock:
+            self._disconnect()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _each(batches: Batches) -> Sequence[pa.RecordBatch]:
+    return (batches,) if isinstance(batches, pa.RecordBatch) else batches
+
+
+def _serialise(batches: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Sendable]:
+    """Frames made as they are sent: a large input is never held twice."""
+    for slot, batch in batches:
+        for start in range(0, batch.num_rows, _CHUNK_ROWS):
+            message = batch.slice(start, _CHUNK_ROWS).serialize()
+            yield header(Kind.BATCH, slot, message.size)
+            yield message
+    yield header(Kind.RUN)

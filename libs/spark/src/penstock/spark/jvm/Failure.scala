@@ -1,0 +1,86 @@
+package org.apache.spark.sql.execution.penstock
+
+import scala.annotation.tailrec
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.memory.OutOfMemoryException
+import org.apache.spark.{SparkThrowable, TaskKilledException}
+import org.apache.spark.api.python.PythonException
+import org.apache.spark.memory.SparkOutOfMemoryError
+import org.apache.spark.sql.AnalysisException
+import org.apache.spark.sql.catalyst.parser.ParseException
+
+/** A failure as Python reads it. `kind` says whose it is: sql, refused, data, udf, memory or internal. */
+object Failure {
+  type Report = Map[String, Any]
+
+  def report(error: Throwable): Report = {
+    val causes = chain(error)
+    causes.collectFirst {
+      case refused: Refused => Map("kind" -> "refused", "message" -> refused.reason, "hint" -> refused.hint)
+      case out: OutOfMemoryException => Map("kind" -> "memory", "message" -> message(out))
+      case out: SparkOutOfMemoryError => Map("kind" -> "memory", "message" -> message(out))
+      case python: PythonException => Map("kind" -> "udf", "message" -> message(python))
+      case spark: SparkThrowable if isUsers(spark) => fromSpark(spark)
+    }.getOrElse(Map("kind" -> "internal", "message" -> internal(causes.last), "trace" -> trace(error)))
+  }
+
+  private def isUsers(error: SparkThrowable): Boolean =
+    error.getCondition != null && !error.isInternalError && !error.isInstanceOf[TaskKilledException] &&
+      !wrappers(error.getCondition)
+
+  // Conditions that only carry another error as their cause.
+  private val wrappers = Set("FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "STAGE_FAILURE")
+
+  private def fromSpark(error: SparkThrowable): Report = {
+    val throwable = error.asInstanceOf[Throwable]
+    val kind = error match {
+      case _: AnalysisException => "sql"
+      case _ => "data"
+    }
+    Map[String, Any](
+      "kind" -> kind,
+      "message" -> message(throwable),
+      "condition" -> error.getCondition,
+      "sql_state" -> Option(error.getSqlState).getOrElse(""),
+      "parameters" -> error.getMessageParameters.asScala.toMap) ++ position(error)
+  }
+
+  /** Offsets into the SQL text where Spark knows them, else a line and column. */
+  private def position(error: SparkThrowable): Report = {
+    val contexts = Option(error.getQueryContext).toSeq.flatten.filter(_.fragment.nonEmpty)
+    (contexts.headOption, error) match {
+      case (Some(context), _) => Map("start" -> context.startIndex, "stop" -> context.stopIndex)
+      case (None, parse: ParseException) => Map(
+          "line" -> parse.start.line.getOrElse(1), "column" -> (parse.start.startPosition.getOrElse(0) + 1))
+      case (None, analysis: AnalysisException) if analysis.line.nonEmpty => Map(
+          "line" -> analysis.line.get, "column" -> (analysis.startPosition.getOrElse(0) + 1))
+      case _ => Map.empty
+    }
+  }
+
+  private def message(error: Throwable): String = error match {
+    case parse: ParseException => firstParagraph(parse.getMessage)
+    case analysis: AnalysisException => analysis.getSimpleMessage
+    case python: PythonException => String.valueOf(python.getMessage).trim
+    case other => firstParagraph(String.valueOf(other.getMessage))
+  }
+
+  /** Spark appends the query's text and its own internals; the position says the first better. */
+  private def firstParagraph(text: String): String = text.trim.split("\n\n|\n== SQL").head.trim
+
+  private def internal(error: Throwable): String =
+    s"${error.getClass.getName}: ${Option(error.getMessage).getOrElse("no message").linesIterator.nextOption().getOrElse("")}"
+
+  private def trace(error: Throwable): String = {
+    val writer = new java.io.StringWriter
+    error.printStackTrace(new java.io.PrintWriter(writer))
+    writer.toString
+  }
+
+  private def chain(error: Throwable): Seq[Throwable] = {
+    @tailrec def add(next: Throwable, seen: Vector[Throwable]): Vector[Throwable] =
+      if (next == null || seen.contains(next)) seen else add(next.getCause, seen :+ next)
+    add(error, Vector.empty)
+  }
+}

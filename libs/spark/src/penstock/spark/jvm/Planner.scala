@@ -1,0 +1,134 @@
+package org.apache.spark.sql.execution.penstock
+
+import scala.collection.mutable
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.ShuffleDependency
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, SubqueryAlias, UnresolvedWith}
+import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.{CoalesceExec, ExecSubqueryExpression, QueryExecution, SparkPlan}
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec
+import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, EnsureRequirements, Exchange, ShuffleExchangeExec}
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.util.ArrowUtils
+
+/** A fragment's query, as Python sent it. */
+final case class Query(sql: String, inputs: Seq[(String, Schema)], partitionBy: Seq[String], partitions: Int)
+
+/** The plan needs what direct mode does not have: another task, a broadcast, or a subquery's result. */
+final class Refused(val reason: String, val hint: String) extends Exception(reason)
+
+final class Planner(session: SparkSession) {
+
+  /** Names resolve as if the query began with WITH: an inner CTE of the same name wins, and nothing is registered. */
+  def analyse(query: Query, source: Int => BatchSource): LogicalPlan = session.withActive {
+    val parsed = session.sessionState.sqlParser.parseQuery(query.sql)
+    val relations = query.inputs.zipWithIndex.map { case ((name, schema), slot) =>
+      (name, SubqueryAlias(name, ArrowInput(schema, source(slot))), None)
+    }
+    val execution = session.sessionState.executePlan(UnresolvedWith(parsed, relations))
+    execution.assertAnalyzed()
+    execution.analyzed
+  }
+
+  /** The Arrow schema of a plan's rows. */
+  def schemaOf(plan: LogicalPlan): Schema = ArrowUtils.toArrowSchema(
+    StructType(columnsOf(plan).map(c => StructField(c.name, c.dataType, c.nullable))), "UTC", true, false)
+
+  /** The columns to return: year-month intervals become calendar ones, which every Arrow library can read. */
+  private def columnsOf(plan: LogicalPlan): Seq[NamedExpression] = plan.output.map { column =>
+    column.dataType match {
+      case _: YearMonthIntervalType =>
+        val months = Cast(Cast(column, YearMonthIntervalType(YearMonthIntervalType.MONTH)), IntegerType)
+        val zero = Literal(0)
+        val zeroSeconds = Literal(Decimal(0L, 18, 6), DecimalType(18, 6))
+        Alias(MakeInterval(zero, months, zero, zero, zero, zero, zeroSeconds, failOnError = true), column.name)()
+      case nested if nested.existsRecursively(_.isInstanceOf[YearMonthIntervalType]) => throw new Refused(
+          s"column `${column.name}` holds a year-month interval inside a nested type, which Arrow libraries cannot read",
+          "cast it to an integer number of months")
+      case _ => column
+    }
+  }
+
+  /** The rows to return, with their partition as a last column when there are several. */
+  def project(plan: LogicalPlan, query: Query): LogicalPlan = {
+    val columns = columnsOf(plan)
+    val destination =
+      if (query.partitions < 2) Nil
+      else Seq(Alias(partitionOf(query.partitionBy.map(columnNamed(plan, _)), query.partitions), "_partition")())
+    if (destination.isEmpty && columns == plan.output) plan else Project(columns ++ destination, plan)
+  }
+
+  private def columnNamed(plan: LogicalPlan, name: String): Attribute =
+    plan.output.filter(_.name == name) match {
+      case Seq(column) => column
+      case found => throw new Refused(
+          s"partition column `$name` is ${if (found.isEmpty) "not" else "more than once"} among the output columns",
+          s"the columns are ${plan.output.map(_.name).mkString(", ")}")
+    }
+
+  /** Spark's hash as an unsigned number, cut into equal contiguous ranges. */
+  private def partitionOf(keys: Seq[Expression], partitions: Int): Expression = {
+    val hash = new Murmur3Hash(keys)
+    hash.checkInputDataTypes() match {
+      case mismatch if mismatch.isFailure =>
+        throw new Refused("the partition columns have a type that cannot be hashed", "maps have no hash")
+      case _ =>
+    }
+    val unsigned = BitwiseAnd(Cast(hash, LongType), Literal(0xFFFFFFFFL))
+    Cast(ShiftRight(Multiply(unsigned, Literal(partitions.toLong)), Literal(32)), IntegerType)
+  }
+
+  /** A physical plan with no exchange: every row is in the one partition already. */
+  def direct(plan: LogicalPlan): RDD[InternalRow] = session.withActive {
+    val execution = session.sessionState.executePlan(PerRun(plan))
+    val rules = QueryExecution.preparations(session, None, subquery = false).flatMap {
+      case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges)
+      case rule => Seq(rule)
+    }
+    val physical = QueryExecution.prepareForExecution(rules, execution.sparkPlan.clone())
+    refuseJobs(physical)
+    val rdd = physical.execute()
+    refuseShuffles(rdd)
+    rdd
+  }
+
+  private def refuseJobs(plan: SparkPlan): Unit = plan.foreach { node =>
+    node match {
+      case _: BroadcastExchangeLike => throw new Refused(
+          "the query needs a broadcast, which a fragment cannot do for every batch",
+          "join on an equality, or use an inner join")
+      case exchange: Exchange => throw new Refused(
+          s"the query needs an exchange (${exchange.outputPartitioning}), which a fragment does not have",
+          "leave out REPARTITION and non-deterministic CTEs that are read twice")
+      case _: InMemoryTableScanExec => throw new Refused("the query reads a cached table", "read the fragment's inputs only")
+      case _ =>
+    }
+    if (node.expressions.exists(_.exists(_.isInstanceOf[ExecSubqueryExpression]))) throw new Refused(
+      "the query needs a subquery's result before it can start, which a fragment cannot compute for every batch",
+      "write it as a join with the aggregated input")
+  }
+
+  private def refuseShuffles(rdd: RDD[_]): Unit = {
+    val seen = mutable.Set.empty[Int]
+    def visit(rdd: RDD[_]): Unit = if (seen.add(rdd.id)) rdd.dependencies.foreach {
+      case _: ShuffleDependency[_, _, _] =>
+        throw new Refused("the query needs a shuffle, which a fragment does not have", "take LIMIT from one input only")
+      case dependency => visit(dependency.rdd)
+    }
+    visit(rdd)
+  }
+}
+
+/** Spark asks for exchanges to one partition (joins get them); with one partition there is nothing to exchange. */
+object DropOnePartitionExchanges extends Rule[SparkPlan] {
+  override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
+    case ShuffleExchangeExec(partitioning, child, _, _, _) if partitioning.numPartitions == 1 =>
+      if (child.outputPartitioning == SinglePartition) child else CoalesceExec(1, child)
+  }
+}

@@ -1,0 +1,175 @@
+package org.apache.spark.sql.execution.penstock
+
+import java.io.IOException
+import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.channels.SocketChannel
+
+import scala.collection.mutable.ArrayBuffer
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import org.apache.arrow.flatbuf.{Message, RecordBatch}
+import org.apache.arrow.memory.{ArrowBuf, BufferAllocator}
+import org.apache.arrow.vector.VectorUnloader
+import org.apache.arrow.vector.ipc.message.{ArrowRecordBatch, IpcOption, MessageSerializer}
+import org.apache.arrow.vector.types.pojo.Schema
+
+/** What a frame is. `wire.py` holds the same table. */
+object Kind {
+  // From Python.
+  val Plan = 1 // JSON; then one Input frame per input
+  val Input = 2 // an input's Arrow schema
+  val Batch = 3 // one record batch; its slot is the input (to the JVM) or the partition (from it)
+  val Run = 4 // all inputs are complete
+  val Analyse = 5 // like Plan, but only the schema is wanted
+  val Attach = 6 // start a Py4J gateway
+  val Status = 7 // memory and threads
+  val Cancel = 8 // end the run of the connection that the slot numbers; no answer
+  // To Python.
+  val OutputSchema = 16 // the answer to Plan and Analyse; its slot is the connection's number
+  val Done = 17 // the run is complete
+  val Failed = 18 // JSON
+  val Info = 19 // JSON, the answer to Attach and Status
+}
+
+/** The other side is gone. */
+final class Disconnected(cause: IOException) extends Exception(cause)
+
+/** A frame's header; its payload follows on the channel. */
+final case class Header(kind: Int, slot: Int, length: Long)
+
+/** Frames on one socket: a 16-byte little-endian header (kind, slot, length), then the payload. */
+final class Wire(channel: SocketChannel) {
+  private val header = ByteBuffer.allocateDirect(16).order(ByteOrder.LITTLE_ENDIAN)
+  private val padding = ByteBuffer.allocateDirect(8)
+  private val pending = ArrayBuffer.empty[ByteBuffer]
+
+  def readHeader(): Header = {
+    header.clear()
+    fill(header)
+    header.flip()
+    Header(header.getInt(), header.getInt(), header.getLong())
+  }
+
+  def readBytes(length: Long): Array[Byte] = {
+    val bytes = new Array[Byte](Math.toIntExact(length))
+    fill(ByteBuffer.wrap(bytes))
+    bytes
+  }
+
+  def readJson(length: Long): JsonNode = Wire.mapper.readTree(readBytes(length))
+
+  def readSchema(length: Long): Schema =
+    MessageSerializer.deserializeSchema(Message.getRootAsMessage(Wire.metadata(ByteBuffer.wrap(readBytes(length)))))
+
+  /** Reads a batch's message straight into the memory that its vectors will use. */
+  def readBatch(length: Long, allocator: BufferAllocator): ArrowRecordBatch = {
+    val buffer = allocator.buffer(length)
+    try {
+      var offset = 0L
+      while (offset < length) { // a ByteBuffer ends at 2 GiB, a message need not
+        val chunk = buffer.nioBuffer(offset, Math.min(length - offset, 1 << 30).toInt)
+        fill(chunk)
+        offset += chunk.position()
+      }
+      Wire.toBatch(buffer, length)
+    } finally buffer.close()
+  }
+
+  def skip(length: Long): Unit = {
+    val scratch = ByteBuffer.allocateDirect(Math.min(length, 1 << 16).toInt)
+    var left = length
+    while (left > 0) {
+      scratch.clear().limit(Math.min(left, scratch.capacity).toInt)
+      fill(scratch)
+      left -= scratch.limit()
+    }
+  }
+
+  private def fill(buffer: ByteBuffer): Unit =
+    try while (buffer.hasRemaining) if (channel.read(buffer) < 0) throw new java.io.EOFException
+    catch { case error: IOException => throw new Disconnected(error) }
+
+  def writeJson(kind: Int, value: Any): Unit = write(kind, 0, ByteBuffer.wrap(Wire.mapper.writeValueAsBytes(value)))
+
+  def writeSchema(slot: Int, schema: Schema): Unit =
+    write(Kind.OutputSchema, slot, Wire.framed(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT)))
+
+  def writeDone(): Unit = write(Kind.Done, 0)
+
+  /** A batch that is a message already. */
+  def writeMessage(slot: Int, message: Array[Byte]): Unit = write(Kind.Batch, slot, ByteBuffer.wrap(message))
+
+  /** Gathers the vectors' own memory into one write; nothing is copied before the kernel. */
+  def writeBatch(slot: Int, unloader: VectorUnloader): Unit = {
+    val batch = unloader.getRecordBatch
+    try {
+      val metadata = Wire.framed(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT))
+      val length = metadata.remaining() + batch.computeBodyLength()
+      queue(Kind.Batch, slot, length)
+      pending += metadata
+      batch.getBuffers.asScala.foreach { buffer =>
+        val size = buffer.readableBytes()
+        var offset = 0L
+        while (offset < size) {
+          val chunk = Math.min(size - offset, 1 << 30).toInt
+          pending += buffer.nioBuffer(offset, chunk)
+          offset += chunk
+        }
+        val odd = (size & 7).toInt
+        if (odd != 0) pending += padding.duplicate().limit(8 - odd)
+      }
+      flush() // before the vectors' memory is written again
+    } finally batch.close()
+  }
+
+  private def write(kind: Int, slot: Int, payload: ByteBuffer*): Unit = {
+    queue(kind, slot, payload.iterator.map(_.remaining().toLong).sum)
+    pending ++= payload
+    flush()
+  }
+
+  private def queue(kind: Int, slot: Int, length: Long): Unit = {
+    val bytes = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN)
+    pending += bytes.putInt(kind).putInt(slot).putLong(length).flip()
+  }
+
+  private def flush(): Unit = {
+    val buffers = pending.toArray
+    pending.clear()
+    var first = 0
+    try while (first < buffers.length) {
+      channel.write(buffers, first, buffers.length - first)
+      while (first < buffers.length && !buffers(first).hasRemaining) first += 1
+    } catch { case error: IOException => throw new Disconnected(error) }
+  }
+}
+
+object Wire {
+  val mapper = new ObjectMapper().registerModule(com.fasterxml.jackson.module.scala.DefaultScalaModule)
+
+  /** An encapsulated message's metadata, past the continuation marker and the length. */
+  private def metadata(message: ByteBuffer): ByteBuffer = {
+    message.order(ByteOrder.LITTLE_ENDIAN).position(8)
+    message.slice().order(ByteOrder.LITTLE_ENDIAN)
+  }
+
+  /** Takes over what it needs of `buffer`; the caller still closes its own reference. */
+  def toBatch(buffer: ArrowBuf, length: Long): ArrowRecordBatch = {
+    val metadataLength = buffer.getInt(4)
+    val message = Message.getRootAsMessage(buffer.nioBuffer(8, metadataLength).order(ByteOrder.LITTLE_ENDIAN))
+    val start = 8L + metadataLength
+    val body = buffer.slice(start, length - start)
+    body.getReferenceManager.retain() // deserializeRecordBatch releases the body that it is given
+    MessageSerializer.deserializeRecordBatch(message.header(new RecordBatch).asInstanceOf[RecordBatch], body)
+  }
+
+  /** Metadata as an encapsulated message: marker, length, flatbuffer padded to 8 bytes. */
+  def framed(metadata: ByteBuffer): ByteBuffer = {
+    val size = metadata.remaining()
+    val padded = (size + 7) & ~7
+    val out = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN)
+    out.putInt(-1).putInt(padded).put(metadata).position(8 + padded)
+    out.flip()
+  }
+}
