@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+
 from penstock.common.config import Config, Duration, Settings, Size, StringMap, load_config
 from penstock.common.errors import SettingsError
-from pydantic import ValidationError
 
 
 class SparkSettings(Settings):

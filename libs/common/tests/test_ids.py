@@ -6,6 +6,7 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from penstock.common.errors import InvalidId
 from penstock.common.ids import (
     CheckpointId,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from penstock.common.redaction import looks_secret, redact, redact_message, without_credentials
 
 

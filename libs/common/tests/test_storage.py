@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from moto.server import ThreadedMotoServer
+
 from penstock.common.errors import InternalError, ObjectNotFound, SettingsError, StorageError
 from penstock.common.storage import Storage, open_storage
 

@@ -18,6 +18,7 @@ import pytest
 import structlog
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
+
 from penstock.common.config import load_config
 from penstock.common.errors import SettingsError
 from penstock.common.events import LogEvent

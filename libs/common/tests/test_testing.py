@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from penstock.common.errors import StorageError
 from penstock.common.storage import Storage
 from penstock.common.testing import FailingStorage, Fault, memory_storage

@@ -18,10 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
+
 from penstock.common.errors import SettingsError
 from penstock.common.quantities import Duration, Size
 from penstock.common.redaction import MASK, looks_secret, redact
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
 
 __all__ = ["Config", "Duration", "Settings", "Size", "StringMap", "load_config"]
 

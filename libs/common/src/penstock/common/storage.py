@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, MemoryStore, from_url
+
 from penstock.common.errors import InternalError, ObjectNotFound, SettingsError, StorageError
 from penstock.common.redaction import redact_message, without_credentials
 

@@ -15,12 +15,13 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_NAMESPACE, Resourc
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-from penstock.common.config import Settings
-from penstock.common.ids import Generation, JobId, PipelineId
-from penstock.common.redaction import redact
 from pydantic import AfterValidator, Field
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor
+
+from penstock.common.config import Settings
+from penstock.common.ids import Generation, JobId, PipelineId
+from penstock.common.redaction import redact
 
 _HANDLER_NAME = "penstock"
 _TRACES_PATH = "/v1/traces"

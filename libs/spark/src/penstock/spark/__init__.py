@@ -1,8 +1,8 @@
 """Spark SQL plans run on Arrow batches at streaming cost.
 
-    async with await Engine.start(settings) as engine:
-        fragment = await engine.plan(FragmentSpec("SELECT a + 1 AS b FROM rows", {"rows": schema}))
-        (result,) = await fragment.run(batch)
+async with await Engine.start(settings) as engine:
+    fragment = await engine.plan(FragmentSpec("SELECT a + 1 AS b FROM rows", {"rows": schema}))
+    (result,) = await fragment.run(batch)
 """
 
 from penstock.spark.engine import Engine, EngineStatus

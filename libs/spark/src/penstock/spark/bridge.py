@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from penstock.common.events import LogEvent
 
+from penstock.common.events import LogEvent
 from penstock.spark.errors import EngineFault, SparkUnsupported
 from penstock.spark.java import Java
 

@@ -14,8 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock.spark.java import Java
+
+_KEPT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,9 @@ class ClassCache:
     path: Path
 
     @classmethod
-    def of(cls, folder: Path, java: Java, class_path: Sequence[Path], options: Sequence[str]) -> ClassCache:
-        """The cache for this Java, class path and options."""
-        digest = hashlib.sha256(repr((java.version, tuple(options))).encode())
+    def of(cls, folder: Path, java: Java, class_path: Sequence[Path]) -> ClassCache:
+        """The cache for this Java and class path."""
+        digest = hashlib.sha256(repr((java.version, java.options)).encode())
         for entry in class_path:
             status = entry.stat()
             digest.update(repr((str(entry), status.st_size, status.st_mtime_ns)).encode())
@@ -37,7 +40,9 @@ class ClassCache:
 
     def use_options(self) -> tuple[str, ...]:
         """The options that use the cache, if it is there."""
-        if not self.path.exists():
+        try:
+            os.utime(self.path)  # so that the ones in use are the newest
+        except FileNotFoundError:
             return ()
         return (f"-XX:AOTCache={self.path}" if self.java.has_aot_cache else f"-XX:SharedArchiveFile={self.path}",)
 
@@ -60,6 +65,14 @@ class ClassCache:
                 yield recorded
                 if recorded.exists():
                     os.replace(recorded, self.path)
+                    self._prune()
             finally:
                 for leftover in self.path.parent.glob(f"{recorded.name}*"):
                     leftover.unlink(missing_ok=True)
+
+    def _prune(self) -> None:
+        """Removes all caches but the last used: each is 200 MB, and an upgrade leaves one behind."""
+        caches = sorted(self.path.parent.glob("classes-*.[aj][os][ta]"), key=lambda path: path.stat().st_mtime)
+        for old in caches[:-_KEPT]:
+            old.unlink(missing_ok=True)
+            old.with_suffix(".lock").unlink(missing_ok=True)

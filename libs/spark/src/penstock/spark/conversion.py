@@ -119,7 +119,8 @@ def refuse_unlike(declared: pa.Schema, planned: pa.Schema) -> None:
             )
         if field.nullable and not declared_field.nullable:
             raise FragmentRefused(
-                f"column {field.name} may be null, but is declared not null", hint="use coalesce, or declare it nullable"
+                f"column {field.name} may be null, but is declared not null",
+                hint="use coalesce, or declare it nullable",
             )
 
 

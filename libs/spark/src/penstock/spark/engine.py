@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 import structlog
+
 from penstock.common.errors import PenstockError
 from penstock.common.events import LogEvent
-
 from penstock.spark import failures, python_session, udfs
 from penstock.spark.errors import EngineLost
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
@@ -86,7 +86,9 @@ class Engine:
                 log.warning(LogEvent.CLASS_CACHE_FAILED, reason=str(error))
                 recorded.unlink(missing_ok=True)
                 return
-        log.info(LogEvent.CLASS_CACHE_BUILT, path=str(cache.path), duration_ms=round((time.monotonic() - started_at) * 1000))
+        log.info(
+            LogEvent.CLASS_CACHE_BUILT, path=str(cache.path), duration_ms=round((time.monotonic() - started_at) * 1000)
+        )
 
     @property
     def pid(self) -> int:
@@ -180,9 +182,13 @@ async def _exercise(engine: Engine) -> None:
     batch = pa.RecordBatch.from_pylist([{"k": i % 7, "v": i / 3, "s": str(i), "t": i} for i in range(1000)], schema)
     specs = [
         FragmentSpec("SELECT k, v * 2 AS v, upper(s) AS s FROM a WHERE v > 1", {"a": schema}),
-        FragmentSpec("SELECT k, window(t, '1 second').end AS w, count(*) AS n, avg(v) AS v FROM a GROUP BY ALL", {"a": schema}),
+        FragmentSpec(
+            "SELECT k, window(t, '1 second').end AS w, count(*) AS n, avg(v) AS v FROM a GROUP BY ALL", {"a": schema}
+        ),
         FragmentSpec("SELECT k, s, t FROM a ORDER BY t, s LIMIT 10", {"a": schema}, None, ("k",), 2),
-        FragmentSpec("SELECT a.k, b.s FROM a JOIN b ON a.s = b.s LEFT JOIN a AS c ON c.t = a.t", {"a": schema, "b": schema}),
+        FragmentSpec(
+            "SELECT a.k, b.s FROM a JOIN b ON a.s = b.s LEFT JOIN a AS c ON c.t = a.t", {"a": schema, "b": schema}
+        ),
     ]
     for spec in specs:
         async with await engine.plan(spec) as fragment:

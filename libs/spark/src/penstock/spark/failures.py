@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.errors import PenstockError
-
 from penstock.spark.errors import DataError, EngineFault, EngineMemory, FragmentRefused, Position, SqlError, UdfError
 
 

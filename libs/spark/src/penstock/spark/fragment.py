@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Final, Protocol, Self
 
 import pyarrow as pa
-from penstock.common.errors import PenstockError
 
+from penstock.common.errors import PenstockError
 from penstock.spark import conversion, failures
 from penstock.spark.errors import FragmentClosed, FragmentRefused
 from penstock.spark.wire import Frame, Kind, Sendable, Wire, header, json_frame

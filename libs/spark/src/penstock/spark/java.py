@@ -35,7 +35,8 @@ class Java:
         """Whether one run can record an ahead-of-time cache (JEP 514)."""
         return self.feature >= 25
 
-    def options(self, *, heap: int, off_heap: int) -> tuple[str, ...]:
+    @property
+    def options(self) -> tuple[str, ...]:
         """The options that every JVM of an engine gets."""
         newer = ("--sun-misc-unsafe-memory-access=allow",) if self.feature >= 23 else ()
         return (
@@ -43,15 +44,12 @@ class Java:
             "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
             "--enable-native-access=ALL-UNNAMED",
             *newer,
-            f"-Xmx{heap}",
-            f"-XX:MaxDirectMemorySize={off_heap}",
             "-XX:+UseParallelGC",
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:-UsePerfData",
             "-Xlog:disable",
             "-Xlog:all=error:stderr",
             "-Dio.netty.tryReflectionSetAccessible=true",
-            f"-Dio.netty.maxDirectMemory={off_heap}",
             # Spark checks a value's validity and its nullness itself.
             "-Darrow.enable_unsafe_memory_access=true",
             "-Darrow.enable_null_check_for_get=false",

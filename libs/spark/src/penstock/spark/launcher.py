@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from penstock.common.events import LogEvent
 
+from penstock.common.events import LogEvent
 from penstock.spark.bridge import SOURCES, find_bridge, spark_home
 from penstock.spark.class_cache import ClassCache
 from penstock.spark.errors import EngineLost
@@ -25,6 +25,7 @@ from penstock.spark.settings import SparkSettings
 
 _MAIN: Final = "org.apache.spark.sql.execution.penstock.Main"
 _READY: Final = b"penstock: ready\n"
+_LONGEST_LINE: Final = 2000
 _KEPT_LINES: Final = 40  # of the JVM's output, to say why it ended
 _LONGEST_SOCKET_PATH: Final = 100  # a Unix socket's path has 108 bytes
 _EXIT_SECONDS: Final = 2.0
@@ -40,21 +41,29 @@ class LaunchPlan:
     java: Java
     jar: Path
     class_path: tuple[Path, ...]
-    options: tuple[str, ...]
 
     @classmethod
     def prepare(cls, settings: SparkSettings) -> LaunchPlan:
         """Finds Java and the bridge, building the bridge when it is not there yet."""
         java = find_java(settings.java_home)
         jar = find_bridge(settings.cache_path, java)
-        options = java.options(heap=settings.heap, off_heap=settings.off_heap)
-        options += (f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.properties'}",)
-        return cls(settings, java, jar, (jar, *sorted((spark_home() / "jars").glob("*.jar"))), options)
+        return cls(settings, java, jar, (jar, *sorted((spark_home() / "jars").glob("*.jar"))))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The JVM's options: the ones a class cache depends on, then those it does not."""
+        return (
+            *self.java.options,
+            f"-Xmx{self.settings.heap}",
+            f"-XX:MaxDirectMemorySize={self.settings.off_heap}",
+            f"-Dio.netty.maxDirectMemory={self.settings.off_heap}",
+            f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.properties'}",
+        )
 
     @property
     def class_cache(self) -> ClassCache:
         """The class cache that fits this plan."""
-        return ClassCache.of(self.settings.cache_path, self.java, self.class_path, self.options)
+        return ClassCache.of(self.settings.cache_path, self.java, self.class_path)
 
 
 class Jvm:
@@ -131,6 +140,7 @@ class Jvm:
             return b"(a line too long to show)\n"
 
     def _take_line(self, line: str) -> None:
+        line = line[:_LONGEST_LINE]
         self._last_lines.append(line)
         level = line.partition(" ")[0]
         write = {"ERROR": log.error, "FATAL": log.error, "WARN": log.warning}.get(level, log.debug)
@@ -149,7 +159,9 @@ class Jvm:
     def lost(self) -> EngineLost:
         """The error that says that the JVM is gone, and how."""
         code = self._process.returncode
-        reason = "ended" if code is None else f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        reason = (
+            "ended" if code is None else f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        )
         last = next((line for line in reversed(self._last_lines) if line.strip()), "")
         return EngineLost(f"the Spark JVM {reason}" + (f": {last}" if last and code else ""))
 

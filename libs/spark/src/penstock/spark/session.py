@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from penstock.common.errors import SettingsError
-
 from penstock.spark.settings import SparkSettings
 
 # What the SQL language promises; the user's own Spark settings cannot change it.
