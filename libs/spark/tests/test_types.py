@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from penstock.spark import DataError, Engine, FragmentRefused, FragmentSpec
 from penstock.spark.partitioning import partition_of
 
-UTC = UTC
-_TINY = datetime(1, 1, 2)
-_HUGE = datetime(9999, 12, 30)
+_LIMITS = (datetime(1, 1, 2), datetime(9999, 12, 30))  # noqa: DTZ001 - timestamps without a zone are under test
 
 
 def integers(bits: int, signed: bool = True) -> st.SearchStrategy[int]:
@@ -52,11 +50,9 @@ LEAVES: dict[pa.DataType, st.SearchStrategy[object]] = {
     pa.binary(): st.binary(max_size=12),
     pa.date32(): st.dates(date(1, 1, 2)),
     pa.time64("us"): st.times(),
-    pa.timestamp("us"): st.datetimes(_TINY, _HUGE),
-    pa.timestamp("ms"): st.datetimes(_TINY, _HUGE).map(
-        lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000)
-    ),
-    pa.timestamp("us", tz="UTC"): st.datetimes(_TINY, _HUGE).map(lambda at: at.replace(tzinfo=UTC)),
+    pa.timestamp("us"): st.datetimes(*_LIMITS),
+    pa.timestamp("ms"): st.datetimes(*_LIMITS).map(lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000)),
+    pa.timestamp("us", tz="UTC"): st.datetimes(*_LIMITS).map(lambda at: at.replace(tzinfo=UTC)),
     pa.duration("us"): st.timedeltas(timedelta(days=-100_000), timedelta(days=100_000)),
     pa.month_day_nano_interval(): intervals,
     pa.dictionary(pa.int32(), pa.string()): text,
@@ -152,7 +148,8 @@ async def test_nan_and_negative_zero_are_kept(engine: Engine) -> None:
 
 async def test_year_month_interval_arrives_as_calendar_interval(engine: Engine) -> None:
     one = pa.record_batch({"x": [1]})
-    sql = "SELECT INTERVAL '1-2' YEAR TO MONTH AS i, INTERVAL '3' YEAR AS y, INTERVAL '1 2:03:04' DAY TO SECOND AS d FROM rows"
+    sql = """SELECT INTERVAL '1-2' YEAR TO MONTH AS i, INTERVAL '3' YEAR AS y,
+                    INTERVAL '1 2:03:04' DAY TO SECOND AS d FROM rows"""
     async with await engine.plan(FragmentSpec(sql, {"rows": one.schema})) as fragment:
         (result,) = await fragment.run(one)
     assert result.to_pylist() == [

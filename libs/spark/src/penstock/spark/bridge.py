@@ -61,7 +61,7 @@ def build(jar: Path, java: Java) -> Path:
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jar.parent, prefix="bridge-") as folder:
         built = Path(folder) / jar.name
-        command = [
+        command: list[str | Path] = [
             java.executable, "-cp", f"{spark_home()}/jars/*", "scala.tools.nsc.Main", "-usejavacp", "-deprecation",
             "-Xfatal-warnings", "-d", built, *sorted(SOURCES.glob("*.scala")),
         ]  # fmt: skip

@@ -180,17 +180,13 @@ async def _exercise(engine: Engine) -> None:
     """Uses what a first fragment uses, so that the class cache holds it."""
     schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
     batch = pa.RecordBatch.from_pylist([{"k": i % 7, "v": i / 3, "s": str(i), "t": i} for i in range(1000)], schema)
-    specs = [
-        FragmentSpec("SELECT k, v * 2 AS v, upper(s) AS s FROM a WHERE v > 1", {"a": schema}),
-        FragmentSpec(
-            "SELECT k, window(t, '1 second').end AS w, count(*) AS n, avg(v) AS v FROM a GROUP BY ALL", {"a": schema}
-        ),
-        FragmentSpec("SELECT k, s, t FROM a ORDER BY t, s LIMIT 10", {"a": schema}, None, ("k",), 2),
-        FragmentSpec(
-            "SELECT a.k, b.s FROM a JOIN b ON a.s = b.s LEFT JOIN a AS c ON c.t = a.t", {"a": schema, "b": schema}
-        ),
+    queries = [
+        "SELECT k, v * 2 AS v, upper(s) AS s FROM a WHERE v > 1",
+        "SELECT k, window(t, '1 second').end AS w, count(*) AS n, avg(v) AS v FROM a GROUP BY ALL",
+        "SELECT a.k, b.s FROM a JOIN b ON a.s = b.s LEFT JOIN a AS c ON c.t = a.t ORDER BY b.t LIMIT 10",
     ]
+    specs = [FragmentSpec(sql, {"a": schema, "b": schema}, None, ("k",), 2) for sql in queries]
     for spec in specs:
         async with await engine.plan(spec) as fragment:
             for _ in range(20):
-                await fragment.run(*[batch] * len(spec.inputs))
+                await fragment.run(batch, batch)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from penstock.spark.wire import Frame, Kind, Sendable, Wire, header, json_frame
 
 MAX_INPUTS: Final = 8
 
-Batches = pa.RecordBatch | Sequence[pa.RecordBatch]
+Batches: TypeAlias = "pa.RecordBatch | Sequence[pa.RecordBatch]"
 
 # Rows that go in one message: enough to make its cost small, few enough that the JVM works while Python still sends.
 _CHUNK_ROWS: Final = 1 << 14
@@ -191,7 +191,7 @@ class Fragment:
 
     def _joined(self, chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         if not chunks:
-            return self.output_schema.empty_table().combine_chunks().to_batches()[0]
+            return _empty(self.output_schema)
         batch = chunks[0] if len(chunks) == 1 else pa.concat_batches(chunks)
         return batch if batch.schema.equals(self.output_schema) else conversion.cast(batch, self.output_schema)
 
@@ -213,6 +213,10 @@ class Fragment:
 
 def _each(batches: Batches) -> Sequence[pa.RecordBatch]:
     return (batches,) if isinstance(batches, pa.RecordBatch) else batches
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def _serialise(batches: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Sendable]:

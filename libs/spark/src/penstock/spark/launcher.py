@@ -25,7 +25,7 @@ from penstock.spark.settings import SparkSettings
 
 _MAIN: Final = "org.apache.spark.sql.execution.penstock.Main"
 _READY: Final = b"penstock: ready\n"
-_LONGEST_LINE: Final = 2000
+_LONGEST_LINE: Final = 500
 _KEPT_LINES: Final = 40  # of the JVM's output, to say why it ended
 _LONGEST_SOCKET_PATH: Final = 100  # a Unix socket's path has 108 bytes
 _EXIT_SECONDS: Final = 2.0
@@ -96,25 +96,31 @@ class Jvm:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_DIRS": str(work / "local"), "MALLOC_ARENA_MAX": "2"},
+            env={
+                **os.environ,
+                "SPARK_HOME": str(spark_home()),
+                "SPARK_LOCAL_DIRS": str(work / "local"),
+                "MALLOC_ARENA_MAX": "2",  # or glibc keeps a heap for each of the JVM's threads
+            },
             start_new_session=True,  # Ctrl-C is for Python, which then ends the JVM
         )  # fmt: skip
         jvm = cls(process, work)
         try:
             await jvm._await_ready(setup, plan.settings.start_timeout.total_seconds())
         except BaseException:
-            await jvm.close(timeout=0)
+            await jvm.close(within_seconds=0)
             raise
         return jvm
 
-    async def _await_ready(self, setup: object, timeout: float) -> None:
+    async def _await_ready(self, setup: object, within_seconds: float) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(setup).encode() + b"\n")
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within_seconds):
                 await self._ready.wait()
         except TimeoutError:
-            raise EngineLost(f"the JVM was not ready within {timeout:g} s", hint="raise spark.start_timeout") from None
+            hint = "raise spark.start_timeout"
+            raise EngineLost(f"the JVM was not ready within {within_seconds:g} s", hint=hint) from None
         if self.ended.is_set():
             raise self.lost()
 
@@ -159,19 +165,19 @@ class Jvm:
     def lost(self) -> EngineLost:
         """The error that says that the JVM is gone, and how."""
         code = self._process.returncode
-        reason = (
-            "ended" if code is None else f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        )
-        last = next((line for line in reversed(self._last_lines) if line.strip()), "")
-        return EngineLost(f"the Spark JVM {reason}" + (f": {last}" if last and code else ""))
+        if code is None:
+            return EngineLost("the Spark JVM closed its connection")
+        reason = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        last = next((f": {line}" for line in reversed(self._last_lines) if line.strip()), "")
+        return EngineLost(f"the Spark JVM {reason}{last}")
 
-    async def close(self, timeout: float) -> None:
-        """Asks the JVM to exit, ends it after `timeout` seconds, and removes its folder."""
+    async def close(self, within_seconds: float) -> None:
+        """Asks the JVM to exit, ends it when it has not done so in time, and removes its folder."""
         self._closing = True
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within_seconds):
                 await self.ended.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):

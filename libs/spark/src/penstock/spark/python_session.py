@@ -30,7 +30,7 @@ def _connect(port: int, secret: str) -> Any:
     handed = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(handed)
     try:
-        return launch_gateway()
+        return launch_gateway()  # type: ignore[no-untyped-call]
     finally:  # the secret is for this call alone, not for our children
         for name in handed:
             os.environ.pop(name, None)

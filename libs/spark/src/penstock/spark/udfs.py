@@ -41,20 +41,20 @@ def register(session: SparkSession, udf: Udf) -> None:
 
 
 def _wrapped(udf: Udf) -> Any:
-    from pyspark.sql import functions
-    from pyspark.sql.functions import ArrowUDFType, PandasUDFType
+    from pyspark.sql.functions import udf as scalar_udf
+    from pyspark.sql.pandas.functions import ArrowUDFType, PandasUDFType, arrow_udf, pandas_udf
     from pyspark.sql.pandas.types import from_arrow_type
 
     wire = wire_schema(pa.schema([(udf.name, udf.returns)])).field(0).type
     returns = from_arrow_type(wire, prefer_timestamp_ntz=True)
     match udf.kind:
         case UdfKind.SCALAR:
-            return functions.udf(udf.function, returns, useArrow=True)
+            return scalar_udf(udf.function, returns, useArrow=True)
         case UdfKind.ARROW:
-            return functions.arrow_udf(udf.function, returns, ArrowUDFType.SCALAR)
+            return arrow_udf(udf.function, returns, ArrowUDFType.SCALAR)
         case UdfKind.ARROW_AGGREGATE:
-            return functions.arrow_udf(udf.function, returns, ArrowUDFType.GROUPED_AGG)
+            return arrow_udf(udf.function, returns, ArrowUDFType.GROUPED_AGG)
         case UdfKind.PANDAS:
-            return functions.pandas_udf(udf.function, returns, PandasUDFType.SCALAR)
+            return pandas_udf(udf.function, returns, PandasUDFType.SCALAR)
         case UdfKind.PANDAS_AGGREGATE:
-            return functions.pandas_udf(udf.function, returns, PandasUDFType.GROUPED_AGG)
+            return pandas_udf(udf.function, returns, PandasUDFType.GROUPED_AGG)

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ _SCRATCH_BYTES: Final = 1 << 18
 _SOCKET_BYTES: Final = 1 << 22  # the kernel takes as much of this as it allows
 
 
-Sendable = pa.Buffer | bytes | memoryview
+Sendable: TypeAlias = "pa.Buffer | bytes | memoryview"
 
 
 class Kind(IntEnum):
