@@ -46,7 +46,7 @@ def _wrapped(udf: Udf) -> Any:
     from pyspark.sql.pandas.types import from_arrow_type
 
     wire = wire_schema(pa.schema([(udf.name, udf.returns)])).field(0).type
-    returns = from_arrow_type(wire, prefer_timestamp_ntz=True)
+    returns: Any = from_arrow_type(wire, prefer_timestamp_ntz=True)
     match udf.kind:
         case UdfKind.SCALAR:
             return scalar_udf(udf.function, returns, useArrow=True)
