@@ -6,14 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from penstock.common.config import load_config
-from penstock.spark import Engine, SparkSettings
-
-
-def spark_settings(**changes: object) -> SparkSettings:
-    return (
-        load_config(environment={}).section("spark", SparkSettings).model_copy(update={"master": "local[2]", **changes})
-    )
+from penstock.spark import Engine
+from penstock.spark.testing import spark_settings
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -1,8 +1,9 @@
-"""In-memory twins of the ports, with crash injection."""
+"""In-memory twins of the ports, with crash injection; and how to wait for a condition."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +12,13 @@ from penstock.common.errors import StorageError
 from penstock.common.storage import Data, ObjectInfo, Storage, open_storage
 
 Operation = Literal["put", "put_if_absent", "get", "get_range", "head", "exists", "list", "delete"]
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], within_seconds: float = 5.0) -> None:
+    """Waits until a condition holds; raises TimeoutError when it does not in time."""
+    async with asyncio.timeout(within_seconds):
+        while not await condition():  # noqa: ASYNC110 - what is waited for is outside this process
+            await asyncio.sleep(0.02)
 
 
 def memory_storage() -> Storage:

@@ -123,7 +123,7 @@ class Engine:
         try:
             await asyncio.to_thread(udfs.register, self._session, udf)
         except OSError as error:
-            raise self.lost(error) from error
+            raise await self.lost() from error
 
     async def ask(self, request: bytes, sql: str = "") -> tuple[Frame, Wire]:
         """Sends a request on a new connection; returns its answer and the connection, or raises what it reports."""
@@ -135,7 +135,7 @@ class Engine:
                 raise failures.error_of(frame.json(), sql)
         except OSError as error:
             wire.close()
-            raise self.lost(error) from error
+            raise await self.lost() from error
         except BaseException:
             wire.close()
             raise
@@ -153,13 +153,11 @@ class Engine:
         try:
             return await Wire.connect(self._jvm.socket_path)
         except OSError as error:
-            raise self.lost(error) from error
+            raise await self.lost() from error
 
-    def lost(self, error: OSError) -> EngineLost:
+    async def lost(self) -> EngineLost:
         """The error to raise when a connection broke: only a dead JVM breaks one."""
-        lost = self._jvm.lost()
-        lost.__cause__ = error
-        return lost
+        return await self._jvm.lost()
 
     async def close(self) -> None:
         """Ends the JVM and everything on it."""

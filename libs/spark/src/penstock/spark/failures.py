@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from penstock.common.errors import PenstockError
@@ -10,7 +11,7 @@ from penstock.spark.errors import DataError, EngineFault, EngineMemory, Fragment
 
 def error_of(report: dict[str, Any], sql: str) -> PenstockError:
     """The error that `Failure.scala` reported while `sql` was planned or run."""
-    message = str(report["message"])
+    message = str(report["message"]) if report["kind"] == "udf" else _first_sentence(str(report["message"]))
     match report["kind"]:
         case "sql":
             return SqlError(message, sql=sql, error_class=report["condition"], position=_position(report, sql))
@@ -26,11 +27,15 @@ def error_of(report: dict[str, Any], sql: str) -> PenstockError:
             return EngineFault(message, trace=str(report.get("trace", "")))
 
 
+def _first_sentence(message: str) -> str:
+    """Spark's message without what the error has attributes for, and without its advice about catalogues."""
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w{5}.*$", "", message.partition("\n")[0])
+
+
 def _position(report: dict[str, Any], sql: str) -> Position | None:
     if "line" in report:
         return Position(int(report["line"]), int(report["column"]))
     if "start" not in report:
         return None
-    # Java counts UTF-16 units; a character beyond the basic plane is two of them.
-    before = sql.encode("utf-16-le")[: 2 * int(report["start"])].decode("utf-16-le", "ignore")
+    before = sql[: int(report["start"])]
     return Position(before.count("\n") + 1, len(before) - before.rfind("\n"))

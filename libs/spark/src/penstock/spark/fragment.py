@@ -82,7 +82,7 @@ class Connector(Protocol):
         """Ends the run of the connection of that number, if it still has one."""
         ...
 
-    def lost(self, error: OSError) -> PenstockError:
+    async def lost(self) -> PenstockError:
         """The error to raise when a connection broke."""
         ...
 
@@ -145,7 +145,7 @@ class Fragment:
             self._disconnect()
             if self._closed:
                 raise FragmentClosed("the fragment was closed while it ran") from error
-            raise self._connector.lost(error) from error
+            raise await self._connector.lost() from error
         except BaseException:
             self._disconnect()
             await self._connector.cancel(self._number)

@@ -29,6 +29,7 @@ _LONGEST_LINE: Final = 500
 _KEPT_LINES: Final = 40  # of the JVM's output, to say why it ended
 _LONGEST_SOCKET_PATH: Final = 100  # a Unix socket's path has 108 bytes
 _EXIT_SECONDS: Final = 2.0
+_LAST_WORDS_SECONDS: Final = 0.4  # for what a dead JVM printed to arrive
 
 log = structlog.get_logger(__name__)
 
@@ -122,21 +123,27 @@ class Jvm:
             hint = "raise spark.start_timeout"
             raise EngineLost(f"the JVM was not ready within {within_seconds:g} s", hint=hint) from None
         if self.ended.is_set():
-            raise self.lost()
+            raise await self.lost()
 
     async def _watch(self) -> None:
-        """Reads all that the JVM prints until it ends."""
+        """Waits for the JVM's end. Its output may stay open longer: Python workers of its own hold it too."""
+        reader = asyncio.create_task(self._read(), name=f"jvm-{self.pid}-output")
+        code = await self._process.wait()
+        await asyncio.wait((reader,), timeout=_LAST_WORDS_SECONDS)
+        reader.cancel()
+        self.ended.set()
+        self._ready.set()
+        if not self._closing:
+            log.error(LogEvent.ENGINE_LOST, pid=self.pid, code=code, reason=self._reason())
+
+    async def _read(self) -> None:
+        """Reads all that the JVM prints."""
         assert self._process.stdout is not None
         while line := await self._read_line(self._process.stdout):
             if line == _READY:
                 self._ready.set()
             else:
                 self._take_line(line.decode(errors="replace").rstrip())
-        code = await self._process.wait()
-        self.ended.set()
-        self._ready.set()
-        if not self._closing:
-            log.error(LogEvent.ENGINE_LOST, pid=self.pid, code=code, output=list(self._last_lines)[-5:])
 
     @staticmethod
     async def _read_line(stream: asyncio.StreamReader) -> bytes:
@@ -162,14 +169,23 @@ class Jvm:
         """Where the bridge listens."""
         return str(self._work / "bridge.sock")
 
-    def lost(self) -> EngineLost:
-        """The error that says that the JVM is gone, and how."""
+    async def lost(self) -> EngineLost:
+        """The error that says that the JVM is gone, and how; it is given a moment to be gone."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS * 2):
+                await self.ended.wait()
         code = self._process.returncode
         if code is None:
             return EngineLost("the Spark JVM closed its connection")
-        reason = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        last = next((f": {line}" for line in reversed(self._last_lines) if line.strip()), "")
-        return EngineLost(f"the Spark JVM {reason}{last}")
+        ended = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        return EngineLost(": ".join(filter(None, (f"the Spark JVM {ended}", self._reason()))))
+
+    def _reason(self) -> str:
+        """The line of the JVM's output that says most: the innermost cause, else the last error."""
+        lines = [line for line in self._last_lines if not line.startswith(("\t", " "))]
+        causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+        errors = [line for line in lines if line.startswith(("Exception", "ERROR", "FATAL", "Error"))]
+        return next((found[-1] for found in (causes, errors, lines) if found), "")
 
     async def close(self, within_seconds: float) -> None:
         """Asks the JVM to exit, ends it when it has not done so in time, and removes its folder."""

@@ -13,9 +13,11 @@ import org.apache.spark.sql.types.{DataType, DateType, TimeType, TimestampNTZTyp
 /** A plan is made once and run often, but Spark fixes the clock and the seeds of random functions when it plans.
  * These make them differ from run to run: `now()` is the time of the run, `uuid()` never comes twice. */
 object PerRun {
-  def apply(plan: LogicalPlan): LogicalPlan = plan.transformAllExpressions {
-    case clock if isClock(clock) => RunTime(clock.dataType)
-    case random: Nondeterministic if !random.isInstanceOf[RunSeeded] => RunSeeded(random)
+  def apply(plan: LogicalPlan): LogicalPlan = plan.transformUpWithSubqueries { case node =>
+    node.transformExpressionsUp {
+      case clock if isClock(clock) => RunTime(clock.dataType)
+      case random: Nondeterministic => RunSeeded(random)
+    }
   }
 
   private def isClock(expression: Expression): Boolean =

@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{CoalesceExec, ExecSubqueryExpression, QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec
-import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, EnsureRequirements, Exchange, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ENSURE_REQUIREMENTS, EnsureRequirements, Exchange, ShuffleExchangeExec}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
 
@@ -105,7 +105,7 @@ final class Planner(session: SparkSession) {
           "join on an equality, or use an inner join")
       case exchange: Exchange => throw new Refused(
           s"the query needs an exchange (${exchange.outputPartitioning}), which a fragment does not have",
-          "leave out REPARTITION and non-deterministic CTEs that are read twice")
+          "leave out REPARTITION, DISTRIBUTE BY, and CTEs with random functions that are read twice")
       case _: InMemoryTableScanExec => throw new Refused("the query reads a cached table", "read the fragment's inputs only")
       case _ =>
     }
@@ -125,10 +125,11 @@ final class Planner(session: SparkSession) {
   }
 }
 
-/** Spark asks for exchanges to one partition (joins get them); with one partition there is nothing to exchange. */
+/** Spark asks for exchanges to one partition (joins get them); with one partition there is nothing to exchange. An
+ * exchange of another origin is somebody's wish, or keeps a random CTE the same for all its readers. */
 object DropOnePartitionExchanges extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
-    case ShuffleExchangeExec(partitioning, child, _, _, _) if partitioning.numPartitions == 1 =>
+    case ShuffleExchangeExec(partitioning, child, ENSURE_REQUIREMENTS, _, _) if partitioning.numPartitions == 1 =>
       if (child.outputPartitioning == SinglePartition) child else CoalesceExec(1, child)
   }
 }
