@@ -95,7 +95,8 @@ object Batches {
     batches.map { batch =>
       context.killTaskIfInterrupted()
       loader.load(batch)
-      new ColumnarBatch(columns, batch.getLength)
+      // Spark would close the vectors after each batch, and a closed struct has lost its fields.
+      new ColumnarBatch(columns, batch.getLength) { override def closeIfFreeable(): Unit = () }
     }
   }
 
