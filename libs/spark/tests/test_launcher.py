@@ -162,7 +162,13 @@ def test_another_pyspark_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_bridge_is_rebuilt_only_when_its_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builds: list[Path] = []
-    monkeypatch.setattr(bridge, "build", lambda jar, _: (jar.touch(), builds.append(jar), jar)[2])
+
+    def build(jar: Path, _: java.Java) -> Path:
+        jar.touch()
+        builds.append(jar)
+        return jar
+
+    monkeypatch.setattr(bridge, "build", build)
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "A.scala").write_text("class A")

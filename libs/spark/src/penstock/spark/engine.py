@@ -107,9 +107,15 @@ class Engine:
         wire.close()
         return pa.ipc.read_schema(frame.payload)
 
-    async def status(self) -> EngineStatus:
-        """What the JVM uses now."""
-        frame, wire = await self.ask(header(Kind.STATUS))
+    async def explain(self, spec: FragmentSpec) -> str:
+        """The physical plan that a fragment runs in direct mode, as Spark prints it."""
+        frame, wire = await self.ask(spec.request(Kind.EXPLAIN, Mode.DIRECT), spec.sql)
+        wire.close()
+        return str(frame.json()["plan"])
+
+    async def status(self, *, collect: bool = False) -> EngineStatus:
+        """What the JVM uses now; with `collect`, after a garbage collection, which stops it for a moment."""
+        frame, wire = await self.ask(header(Kind.STATUS, int(collect)))
         wire.close()
         return EngineStatus(**frame.json())
 

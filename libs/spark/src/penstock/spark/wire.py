@@ -35,6 +35,7 @@ class Kind(IntEnum):
     ATTACH = 6
     STATUS = 7
     CANCEL = 8
+    EXPLAIN = 9
     OUTPUT_SCHEMA = 16
     DONE = 17
     FAILED = 18

@@ -7,7 +7,9 @@ import org.apache.spark.ShuffleDependency
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, SubqueryAlias, UnresolvedWith}
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys
+import org.apache.spark.sql.catalyst.plans.RightOuter
+import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
@@ -85,14 +87,19 @@ final class Planner(session: SparkSession) {
   }
 
   /** A physical plan with no exchange: every row is in the one partition already. */
-  def direct(plan: LogicalPlan): RDD[InternalRow] = session.withActive {
+  def physical(plan: LogicalPlan): SparkPlan = session.withActive {
     val execution = session.sessionState.executePlan(PerRun(plan))
     val rules = QueryExecution.preparations(session, None, subquery = false).flatMap {
       case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges)
       case rule => Seq(rule)
     }
-    val physical = QueryExecution.prepareForExecution(rules, execution.sparkPlan.clone())
+    val chosen = QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(execution.optimizedPlan))
+    val physical = QueryExecution.prepareForExecution(rules, chosen)
     refuseJobs(physical)
+    physical
+  }
+
+  def execute(physical: SparkPlan): RDD[InternalRow] = session.withActive {
     val rdd = physical.execute()
     refuseShuffles(rdd)
     rdd
@@ -122,6 +129,18 @@ final class Planner(session: SparkSession) {
       case dependency => visit(dependency.rdd)
     }
     visit(rdd)
+  }
+}
+
+/** Joins build a hash table of their right side, where Spark would sort both: it knows no sizes, and a fragment's input
+ * is a batch, not a table. A hint of the user's own stands. */
+object PreferHashJoins extends Rule[LogicalPlan] {
+  private val byHash = Some(HintInfo(strategy = Some(SHUFFLE_HASH)))
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transform {
+    case join @ ExtractEquiJoinKeys(kind, _, _, _, _, _, _, JoinHint.NONE) =>
+      val hint = if (kind == RightOuter) JoinHint(byHash, None) else JoinHint(None, byHash)
+      join.asInstanceOf[Join].copy(hint = hint)
   }
 }
 

@@ -92,7 +92,7 @@ final class DirectRunner(session: SparkSession, override val query: Query, alloc
   private val planner = new Planner(session)
   private val analysed = planner.analyse(query, RunSource(_))
   override val schema: Schema = planner.schemaOf(analysed)
-  private val rdd = planner.direct(planner.project(analysed, query))
+  private val rdd = planner.execute(planner.physical(planner.project(analysed, query)))
   private val partitions = rdd.partitions
   private val output = new Output(schema, query.partitions, allocator)
   private val metrics = TaskMetrics.empty

@@ -97,9 +97,18 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
           val planner = new Planner(session)
           wire.writeSchema(number, planner.schemaOf(planner.analyse(query, RunSource(_))))
         }
+      case Header(Kind.Explain, _, length) =>
+        val query = readQuery(wire.readJson(length))
+        reporting {
+          val planner = new Planner(session)
+          val plan = planner.physical(planner.project(planner.analyse(query, RunSource(_)), query))
+          wire.writeJson(Kind.Info, Map("plan" -> plan.treeString))
+        }
       case Header(Kind.Attach, _, _) =>
         reporting(wire.writeJson(Kind.Info, Map[String, Any]("port" -> gateway.getListeningPort, "secret" -> gateway.secret)))
-      case Header(Kind.Status, _, _) => wire.writeJson(Kind.Info, status())
+      case Header(Kind.Status, collect, _) =>
+        if (collect == 1) System.gc()
+        wire.writeJson(Kind.Info, status())
       case Header(Kind.Cancel, other, _) => Option(connections.get(other)).foreach(_.interrupt())
       case header => runner match {
           case Some(planned) => run(planned, header)

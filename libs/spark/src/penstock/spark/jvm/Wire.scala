@@ -23,13 +23,14 @@ object Kind {
   val Run = 4 // all inputs are complete
   val Analyse = 5 // like Plan, but only the schema is wanted
   val Attach = 6 // start a Py4J gateway
-  val Status = 7 // memory and threads
+  val Status = 7 // memory and threads; a slot of 1 collects garbage first
+  val Explain = 9 // like Plan, but the physical plan's text is wanted
   val Cancel = 8 // end the run of the connection that the slot numbers; no answer
   // To Python.
   val OutputSchema = 16 // the answer to Plan and Analyse; its slot is the connection's number
   val Done = 17 // the run is complete
   val Failed = 18 // JSON
-  val Info = 19 // JSON, the answer to Attach and Status
+  val Info = 19 // JSON, the answer to Attach, Status and Explain
 }
 
 /** The other side is gone. */
