@@ -20,7 +20,10 @@ object Failure {
       case refused: Refused => Map("kind" -> "refused", "message" -> refused.reason, "hint" -> refused.hint)
       case out: OutOfMemoryException => Map("kind" -> "memory", "message" -> message(out))
       case out: SparkOutOfMemoryError => Map("kind" -> "memory", "message" -> message(out))
-      case python: PythonException => Map("kind" -> "udf", "message" -> message(python))
+      case python: PythonException => Map("kind" -> "udf", "message" -> usersTraceback(python))
+      case mixed: AssertionError if message(mixed).contains("must have the same eval type") => Map(
+          "kind" -> "refused", "message" -> "one aggregation calls Python functions of different kinds",
+          "hint" -> "make them all Arrow functions or all pandas functions")
       case spark: SparkThrowable if isUsers(spark) => fromSpark(spark)
     }.getOrElse(Map("kind" -> "internal", "message" -> internal(causes.last), "trace" -> trace(error)))
   }
@@ -62,12 +65,25 @@ object Failure {
   private def message(error: Throwable): String = error match {
     case parse: ParseException => firstParagraph(parse.getMessage)
     case analysis: AnalysisException => analysis.getSimpleMessage
-    case python: PythonException => String.valueOf(python.getMessage).trim
     case other => firstParagraph(String.valueOf(other.getMessage))
   }
 
   /** Spark appends the query's text and its own internals; the position says the first better. */
   private def firstParagraph(text: String): String = text.trim.split("\n\n|\n== SQL").head.trim
+
+  private val pysparks = "/(pyspark\\.zip|site-packages|python)/pyspark/".r
+
+  /** A Python traceback without the frames of PySpark's worker, through which every call goes. */
+  private def usersTraceback(error: PythonException): String = {
+    val traceback = error.getMessageParameters.getOrDefault("traceback", String.valueOf(error.getMessage)).trim
+    var skipping = false
+    val lines = traceback.linesIterator.filter { line =>
+      if (line.startsWith("  File ")) skipping = pysparks.findFirstIn(line).nonEmpty
+      else if (!line.startsWith(" ")) skipping = false
+      !skipping
+    }
+    s"a Python function failed: ${lines.mkString("\n")}"
+  }
 
   private def internal(error: Throwable): String =
     s"${error.getClass.getName}: ${Option(error.getMessage).getOrElse("no message").linesIterator.nextOption().getOrElse("")}"

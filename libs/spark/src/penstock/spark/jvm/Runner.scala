@@ -148,7 +148,12 @@ object DirectRunner {
 /** Runs the fragment as a Spark job on the session's master, planned anew for each run's data. */
 final class JobRunner(session: SparkSession, override val query: Query) extends Runner {
   private val planner = new Planner(session)
-  override val schema: Schema = planner.schemaOf(planner.analyse(query, _ => MessageSource("", Nil)))
+  override val schema: Schema = {
+    val analysed = planner.analyse(query, _ => MessageSource("", Nil))
+    // Thrown away: but what cannot be planned is told now, not at the first run.
+    session.withActive(session.sessionState.executePlan(planner.project(analysed, query)).executedPlan)
+    planner.schemaOf(analysed)
+  }
   private val tag = s"penstock-fragment-${JobRunner.count.incrementAndGet()}"
 
   override def run(inputs: Inputs, wire: Wire): Unit = {
