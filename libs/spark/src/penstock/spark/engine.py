@@ -7,17 +7,18 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import pyarrow as pa
 import structlog
 
 from penstock.common.errors import PenstockError
 from penstock.common.events import LogEvent
-from penstock.spark import failures, python_session, udfs
+from penstock.spark import failures, udfs
 from penstock.spark.errors import EngineLost
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
 from penstock.spark.launcher import Jvm, LaunchPlan
+from penstock.spark.python_session import PythonSession
 from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf
 from penstock.spark.wire import Frame, Kind, Wire, header
@@ -43,12 +44,12 @@ class EngineStatus:
 
 
 class Engine:
-    """A running engine. PySpark allows one in a process."""
+    """A running engine."""
 
     def __init__(self, jvm: Jvm, settings: SparkSettings) -> None:
         self._jvm = jvm
         self._settings = settings
-        self._session: Any = None
+        self._session: PythonSession | None = None
         self._attaching = asyncio.Lock()
 
     @classmethod
@@ -125,7 +126,7 @@ class Engine:
             if self._session is None:
                 frame, wire = await self.ask(header(Kind.ATTACH))
                 wire.close()
-                self._session = await asyncio.to_thread(python_session.attach, **frame.json())
+                self._session = await asyncio.to_thread(PythonSession.attach, **frame.json())
         try:
             await asyncio.to_thread(udfs.register, self._session, udf)
         except OSError as error:
@@ -167,9 +168,9 @@ class Engine:
 
     async def close(self) -> None:
         """Ends the JVM and everything on it."""
-        if self._session is not None:
-            self._session = None
-            await asyncio.to_thread(python_session.detach)
+        session, self._session = self._session, None
+        if session is not None:
+            await asyncio.to_thread(session.close)
         await self._jvm.close(self._settings.stop_timeout.total_seconds())
         log.info(LogEvent.ENGINE_STOPPED, pid=self.pid)
 
