@@ -30,6 +30,8 @@ _SMALL_WORK: Final = MappingProxyType(
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.buffer.pageSize": "1m",
+        # PySpark's own searches a worker for garbage after every batch, which takes 17 ms.
+        "spark.python.daemon.module": "penstock.spark_daemon",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
