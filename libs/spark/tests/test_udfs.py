@@ -308,30 +308,33 @@ def picky_arrow(values: pa.Array) -> pa.Array:
     return values
 
 
-@pytest.mark.parametrize(
-    ("function", "kind"),
-    [(picky, UdfKind.SCALAR), (picky_arrow, UdfKind.ARROW), (picky_arrow, UdfKind.ARROW_AGGREGATE)],
-)
-async def test_function_that_raises_is_the_users_error_with_its_traceback(
-    engines: Engines, function: Any, kind: UdfKind
-) -> None:
+def assert_shows_the_users_lines(error: UdfError, function: Any) -> None:
+    lines = str(error).splitlines()
+    line = helper_that_fails.__code__.co_firstlineno + 1
+    assert lines[-1].startswith("ValueError: no ")
+    assert lines[-3].endswith(f'test_udfs.py", line {line}, in helper_that_fails')
+    assert any(f"in {function.__name__}" in line for line in lines)
+    assert not any("pyspark" in line for line in lines)
+
+
+async def test_function_that_raises_is_the_users_error_and_the_fragment_goes_on(engines: Engines) -> None:
     for engine, mode in engines:
-        await engine.register(Udf("picky", function, pa.int64(), kind))
+        await engine.register(Udf("picky", picky, pa.int64()))
         spec = FragmentSpec("SELECT picky(k) AS y FROM rows WHERE k >= 30", {"rows": ROWS}, mode=mode)
         async with await engine.plan(spec) as fragment:
             with pytest.raises(UdfError) as raised:
                 await fragment.run(BATCHES)
-            lines = str(raised.value).splitlines()
-            assert lines[-1].startswith("ValueError: no ")
-            assert (
-                f'test_udfs.py", line {helper_that_fails.__code__.co_firstlineno + 1}, in helper_that_fails'
-                in lines[-3]
-            )
-            assert any(f"in {function.__name__}" in line for line in lines)
-            assert not any("pyspark" in line for line in lines)
-            if kind is UdfKind.SCALAR:
-                (result,) = await fragment.run(BATCHES[2])
-                assert result.num_rows == sum(record["k"] is not None for record in RECORDS[50:])
+            assert_shows_the_users_lines(raised.value, picky)
+            (result,) = await fragment.run(BATCHES[2])
+            assert result.num_rows == sum(record["k"] is not None for record in RECORDS[50:])
+
+
+@pytest.mark.parametrize("kind", [UdfKind.ARROW, UdfKind.ARROW_AGGREGATE])
+async def test_arrow_function_that_raises_is_the_users_error(engine: Engine, kind: UdfKind) -> None:
+    await engine.register(Udf("picky_arrow", picky_arrow, pa.int64(), kind))
+    with pytest.raises(UdfError) as raised:
+        await rows(engine, Mode.DIRECT, "SELECT picky_arrow(k) AS y FROM rows")
+    assert_shows_the_users_lines(raised.value, picky_arrow)
 
 
 async def test_registering_again_replaces_for_fragments_planned_afterwards(engines: Engines) -> None:

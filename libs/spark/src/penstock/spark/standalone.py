@@ -21,6 +21,7 @@ from penstock.spark.testing import spark_settings
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # a JVM of a minute never earns back what its second compiler takes
 
 # Spark adds a module to every executor's options that a packaged Java lacks; the JVM would not start.
 _JAVA_WITHOUT_VECTORS = """#!/bin/sh
@@ -36,6 +37,7 @@ def cluster_settings(url: str) -> SparkSettings:
     """The settings of an engine on a small cluster."""
     conf = {
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": _SHORT_LIVED,
         "spark.sql.shuffle.partitions": "3",
         "spark.driver.host": _HOST,
         "spark.driver.bindAddress": _HOST,
@@ -70,7 +72,7 @@ def _java_home(home: Path, java: Java) -> Path:
 @contextmanager
 def _daemon(folder: Path, java_home: Path, java: Java, name: str, *arguments: str) -> Iterator[None]:
     command = [
-        str(java_home / "bin" / "java"), *java.options, "-Xmx256m", "-Dspark.master.rest.enabled=false",
+        str(java_home / "bin" / "java"), *java.options, _SHORT_LIVED, "-Xmx256m", "-Dspark.master.rest.enabled=false",
         f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.properties'}", "-cp", f"{spark_home()}/jars/*",
         f"org.apache.spark.deploy.{name}", "--host", _HOST, *arguments,
     ]  # fmt: skip
