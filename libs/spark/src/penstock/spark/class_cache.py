@@ -50,9 +50,18 @@ class ClassCache:
         """The options that record a cache when the JVM exits."""
         return (f"-XX:AOTCacheOutput={into}" if self.java.has_aot_cache else f"-XX:ArchiveClassesAtExit={into}",)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to record: it is there, or this Java made none when it was asked to."""
+        return self.path.exists() or self._refused.exists()
+
+    @property
+    def _refused(self) -> Path:
+        return self.path.with_suffix(".none")
+
     @contextmanager
     def recording(self) -> Iterator[Path | None]:
-        """A path to record into, kept as the cache when the block ends well; None when another process records."""
+        """A path to record into, kept as the cache when the block ends well; None when another process does."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path.with_suffix(".lock"), "w") as lock:
             try:
@@ -66,6 +75,8 @@ class ClassCache:
                 if recorded.exists():
                     os.replace(recorded, self.path)
                     self._prune()
+                else:  # a Java without an archive of its own classes, for one, has nothing to add to
+                    self._refused.touch()
             finally:
                 for leftover in self.path.parent.glob(f"{recorded.name}*"):
                     leftover.unlink(missing_ok=True)

@@ -71,25 +71,27 @@ class Engine:
     async def make_class_cache(cls, plan: LaunchPlan) -> None:
         """Records the class cache of this plan unless it is there. A failure costs start-up time and nothing else."""
         cache = plan.class_cache
-        if cache.path.exists():
+        if cache.is_settled:
             return
         started_at = time.monotonic()
-        with cache.recording() as recorded:
-            if recorded is None:
-                return
-            try:
+        try:
+            with cache.recording() as recorded:
+                if recorded is None:
+                    return
+                log.info(LogEvent.CLASS_CACHE_BUILDING, note="once for this Java and version, in about half a minute")
                 jvm = await Jvm.launch(plan, cache.record_options(recorded), exit_seconds=_RECORD_SECONDS)
                 try:
                     await _exercise(cls(jvm, plan.settings))
                 finally:
                     await jvm.close(_RECORD_SECONDS)
-            except PenstockError as error:
-                log.warning(LogEvent.CLASS_CACHE_FAILED, reason=str(error))
-                recorded.unlink(missing_ok=True)
-                return
-        log.info(
-            LogEvent.CLASS_CACHE_BUILT, path=str(cache.path), duration_ms=round((time.monotonic() - started_at) * 1000)
-        )
+        except PenstockError as error:
+            log.warning(LogEvent.CLASS_CACHE_FAILED, reason=str(error))
+            return
+        if cache.path.exists():
+            duration_ms = round((time.monotonic() - started_at) * 1000)
+            log.info(LogEvent.CLASS_CACHE_BUILT, path=str(cache.path), duration_ms=duration_ms)
+        else:
+            log.info(LogEvent.CLASS_CACHE_FAILED, reason="this Java records none")
 
     @property
     def pid(self) -> int:
@@ -122,15 +124,18 @@ class Engine:
 
     async def register(self, udf: Udf) -> None:
         """Makes a Python function callable in fragments planned from now on."""
-        async with self._attaching:
-            if self._session is None:
-                frame, wire = await self.ask(header(Kind.ATTACH))
-                wire.close()
-                self._session = await asyncio.to_thread(PythonSession.attach, **frame.json())
         try:
+            async with self._attaching:
+                if self._session is None:
+                    self._session = await self._attach()
             await asyncio.to_thread(udfs.register, self._session, udf)
         except OSError as error:
             raise await self.lost() from error
+
+    async def _attach(self) -> PythonSession:
+        frame, wire = await self.ask(header(Kind.ATTACH))
+        wire.close()
+        return await asyncio.to_thread(PythonSession.attach, **frame.json())
 
     async def ask(self, request: bytes, sql: str = "") -> tuple[Frame, Wire]:
         """Sends a request on a new connection; returns its answer and the connection, or raises what it reports."""

@@ -17,6 +17,7 @@ InternalError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.common.errors import InternalError, RetryHint, UserError
 
@@ -69,6 +70,9 @@ class EngineLost(InternalError):
 
 class FragmentClosed(InternalError):
     """The fragment was closed before or while it ran."""
+
+
+MEMORY_HINT: Final = "raise spark.heap or spark.off_heap, or make batches smaller"
 
 
 class EngineMemory(InternalError):

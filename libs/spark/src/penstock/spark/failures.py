@@ -6,7 +6,16 @@ import re
 from typing import Any
 
 from penstock.common.errors import PenstockError
-from penstock.spark.errors import DataError, EngineFault, EngineMemory, FragmentRefused, Position, SqlError, UdfError
+from penstock.spark.errors import (
+    MEMORY_HINT,
+    DataError,
+    EngineFault,
+    EngineMemory,
+    FragmentRefused,
+    Position,
+    SqlError,
+    UdfError,
+)
 
 
 def error_of(report: dict[str, Any], sql: str) -> PenstockError:
@@ -22,7 +31,7 @@ def error_of(report: dict[str, Any], sql: str) -> PenstockError:
         case "udf":
             return UdfError(message)
         case "memory":
-            return EngineMemory(message, hint="raise spark.heap or spark.off_heap, or make batches smaller")
+            return EngineMemory(message, hint=MEMORY_HINT)
         case _:
             return EngineFault(message, trace=str(report.get("trace", "")))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.common.errors import PenstockError
 from penstock.spark import conversion, failures
-from penstock.spark.errors import FragmentClosed, FragmentRefused
+from penstock.spark.errors import MEMORY_HINT, EngineMemory, FragmentClosed, FragmentRefused
 from penstock.spark.wire import Frame, Kind, Sendable, Wire, header, json_frame
 
 MAX_INPUTS: Final = 8
@@ -192,7 +192,7 @@ class Fragment:
     def _joined(self, chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         if not chunks:
             return _empty(self.output_schema)
-        batch = chunks[0] if len(chunks) == 1 else pa.concat_batches(chunks)
+        batch = chunks[0] if len(chunks) == 1 else _concatenated(chunks)
         return batch if batch.schema.equals(self.output_schema) else conversion.cast(batch, self.output_schema)
 
     async def close(self) -> None:
@@ -213,6 +213,13 @@ class Fragment:
 
 def _each(batches: Batches) -> Sequence[pa.RecordBatch]:
     return (batches,) if isinstance(batches, pa.RecordBatch) else batches
+
+
+def _concatenated(chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    try:
+        return pa.concat_batches(chunks)
+    except pa.ArrowInvalid as error:  # the offsets of text, bytes and lists have 32 bits
+        raise EngineMemory(f"the result of one run does not fit one batch: {error}", hint=MEMORY_HINT) from error
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

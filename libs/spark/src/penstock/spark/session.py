@@ -56,7 +56,7 @@ def spark_conf(settings: SparkSettings, jar: Path, work: Path) -> dict[str, str]
         "spark.master": settings.master,
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.pyspark.python": sys.executable,
-        "spark.python.unix.domain.socket.dir": str(work),
     }
-    fitting = {"spark.jars": str(jar)} if settings.runs_jobs else _SMALL_WORK
+    local = {**_SMALL_WORK, "spark.python.unix.domain.socket.dir": str(work)}
+    fitting = {"spark.jars": str(jar)} if settings.runs_jobs else local
     return {**_ALWAYS, **fitting, **where, **settings.conf, **_SEMANTICS}

@@ -1,17 +1,20 @@
 package org.apache.spark.sql.execution.penstock
 
-import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.memory.{BufferAllocator, OutOfMemoryException}
 import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 
-/** Takes a finished batch; its memory is reused as soon as this returns. */
-trait BatchSink { def accept(partition: Int, batch: VectorUnloader): Unit }
+/** Takes a finished batch. Its memory is reused as soon as this returns, unless it is its partition's last: that stays
+ * as it is until the output is reset. */
+trait BatchSink { def accept(partition: Int, batch: VectorUnloader, last: Boolean): Unit }
 
 /** Writes rows into one set of Arrow vectors per partition, handing each set on when it is full. The vectors keep
  * their memory from run to run, within `ChunkRows` rows or about `ChunkBytes` bytes a partition. */
 final class Output(schema: Schema, partitions: Int, allocator: BufferAllocator) extends AutoCloseable {
+  private var written = 0L // bytes, in this run
   private val parts = new Array[Part](partitions)
   private val partitionColumn = schema.getFields.size
 
@@ -26,10 +29,21 @@ final class Output(schema: Schema, partitions: Int, allocator: BufferAllocator) 
       }
     }
 
-  def flush(sink: BatchSink): Unit = parts.foreach(part => if (part != null) part.flush(sink))
+  /** Hands on what is left. */
+  def finish(sink: BatchSink): Unit = parts.foreach(part => if (part != null) part.flush(sink, last = true))
 
-  /** Forgets the rows of a failed run. */
-  def reset(): Unit = parts.foreach(part => if (part != null) part.reset())
+  /** Forgets the run's rows. */
+  def reset(): Unit = {
+    written = 0
+    parts.foreach(part => if (part != null) part.reset())
+  }
+
+  /** The caller holds a whole result, so it may be no larger than what the engine may hold. */
+  private def count(bytes: Long): Unit = {
+    written += bytes
+    if (written > allocator.getLimit) throw new OutOfMemoryException(
+      s"the result of one run is larger than ${allocator.getLimit >> 20} MiB")
+  }
 
   override def close(): Unit = parts.foreach(part => if (part != null) part.close())
 
@@ -43,21 +57,30 @@ final class Output(schema: Schema, partitions: Int, allocator: BufferAllocator) 
     private val writer = ArrowWriter.create(root)
     private val unloader = new VectorUnloader(root)
     private var rows = 0
+    private var bytes = 0L
 
     def write(row: InternalRow, sink: BatchSink): Unit = {
       writer.write(row)
       rows += 1
-      if (rows == Output.ChunkRows || (rows & 255) == 0 && writer.sizeInBytes() > Output.ChunkBytes) flush(sink)
+      row match {
+        case unsafe: UnsafeRow => bytes += unsafe.getSizeInBytes
+        case _ =>
+      }
+      if (rows == Output.ChunkRows || bytes >= Output.ChunkBytes) {
+        flush(sink, last = false)
+        reset()
+      }
     }
 
-    def flush(sink: BatchSink): Unit = if (rows > 0) {
+    def flush(sink: BatchSink, last: Boolean): Unit = if (rows > 0) {
+      count(bytes)
       writer.finish()
-      sink.accept(index, unloader)
-      reset()
+      sink.accept(index, unloader, last)
     }
 
     def reset(): Unit = {
       rows = 0
+      bytes = 0
       // A run of very large rows must not leave its memory behind.
       if (root.getFieldVectors.stream.mapToLong(_.getBufferSize).sum > 4L * Output.ChunkBytes) root.clear()
       writer.reset()

@@ -27,6 +27,9 @@ trait Runner extends AutoCloseable {
   def schema: Schema
   def run(inputs: Inputs, wire: Wire): Unit
 
+  /** Lets go of what the run wrote, once it is sent or dropped. */
+  def release(): Unit
+
   /** Ends a run that is under way, from another thread. */
   def interrupt(): Unit
 }
@@ -39,14 +42,14 @@ final class Inputs(val schemas: Seq[Schema], first: Header, wire: Wire, allocato
 
   /** An input's batches from the first on; it may be read more than once, and in any order with the others. */
   def batches(slot: Int): Iterator[ArrowRecordBatch] = new Iterator[ArrowRecordBatch] {
-    private var next_ = 0
+    private var position = 0
     override def hasNext: Boolean = {
-      while (next_ == received(slot).length && !complete) receive()
-      next_ < received(slot).length
+      while (position == received(slot).length && !complete) receive()
+      position < received(slot).length
     }
     override def next(): ArrowRecordBatch = {
-      next_ += 1
-      received(slot)(next_ - 1)
+      position += 1
+      received(slot)(position - 1)
     }
   }
 
@@ -106,20 +109,20 @@ final class DirectRunner(session: SparkSession, override val query: Query, alloc
     val number = DirectRunner.runs.incrementAndGet()
     val memory = new TaskMemoryManager(SparkEnv.get.memoryManager, number)
     val context = new RunContext(number, DirectRunner.nowMicros(), inputs, allocator, memory, properties, metrics)
-    val sink: BatchSink = (partition, batch) => {
+    val sink: BatchSink = (partition, batch, last) => {
       context.killTaskIfInterrupted()
-      wire.writeBatch(partition, batch)
+      wire.queueBatch(partition, batch)
+      if (!last) wire.flush() // the last goes with the frame that ends the run
     }
     current = Some(context)
     TaskContext.setTaskContext(context)
     var failure: Option[Throwable] = None
     try {
       partitions.foreach(partition => output.write(rdd.iterator(partition, context), sink))
-      output.flush(sink)
+      output.finish(sink)
     } catch {
       case error: Throwable =>
         failure = Some(error)
-        output.reset()
         throw error
     } finally {
       current = None
@@ -130,6 +133,8 @@ final class DirectRunner(session: SparkSession, override val query: Query, alloc
       }
     }
   }
+
+  override def release(): Unit = output.reset()
 
   override def interrupt(): Unit = current.foreach(_.markInterrupted("the caller is gone"))
 
@@ -174,6 +179,8 @@ final class JobRunner(session: SparkSession, override val query: Query) extends 
     }
   }
 
+  override def release(): Unit = ()
+
   override def interrupt(): Unit = session.sparkContext.cancelJobsWithTag(tag)
 
   override def close(): Unit = ()
@@ -197,13 +204,13 @@ object JobRunner {
       allocator.close()
     }
     val messages = mutable.ArrayBuffer.empty[(Int, Array[Byte])]
-    val sink: BatchSink = (partition: Int, unloader: VectorUnloader) => {
+    val sink: BatchSink = (partition: Int, unloader: VectorUnloader, _: Boolean) => {
       val batch = unloader.getRecordBatch
       try messages += partition -> message(batch)
       finally batch.close()
     }
     output.write(rows, sink)
-    output.flush(sink)
+    output.finish(sink)
     messages.iterator
   }
 }

@@ -73,6 +73,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
       } finally {
         connections.remove(number)
         channel.close()
+        wire.discard()
         runner.foreach(_.close())
         memory.close()
       }
@@ -131,7 +132,9 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
       try body
       catch {
         case gone: Disconnected => throw gone
-        case error: Throwable => wire.writeJson(Kind.Failed, Failure.report(error))
+        case error: Throwable =>
+          wire.discard()
+          wire.writeJson(Kind.Failed, Failure.report(error))
       }
 
     private def run(planned: Runner, first: Header): Unit = {
@@ -144,6 +147,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
         }
         wire.writeDone()
       }
+      planned.release()
     }
   }
 }

@@ -44,6 +44,7 @@ final class Wire(channel: SocketChannel) {
   private val header = ByteBuffer.allocateDirect(16).order(ByteOrder.LITTLE_ENDIAN)
   private val padding = ByteBuffer.allocateDirect(8)
   private val pending = ArrayBuffer.empty[ByteBuffer]
+  private val held = ArrayBuffer.empty[ArrowRecordBatch] // what pending points into
 
   def readHeader(): Header = {
     header.clear()
@@ -101,27 +102,31 @@ final class Wire(channel: SocketChannel) {
   /** A batch that is a message already. */
   def writeMessage(slot: Int, message: Array[Byte]): Unit = write(Kind.Batch, slot, ByteBuffer.wrap(message))
 
-  /** Gathers the vectors' own memory into one write; nothing is copied before the kernel. */
-  def writeBatch(slot: Int, unloader: VectorUnloader): Unit = {
+  /** Adds a batch to what the next write gathers: the vectors' own memory, which nothing copies before the kernel. */
+  def queueBatch(slot: Int, unloader: VectorUnloader): Unit = {
     val batch = unloader.getRecordBatch
-    try {
-      val metadata = Wire.framed(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT))
-      val length = metadata.remaining() + batch.computeBodyLength()
-      queue(Kind.Batch, slot, length)
-      pending += metadata
-      batch.getBuffers.asScala.foreach { buffer =>
-        val size = buffer.readableBytes()
-        var offset = 0L
-        while (offset < size) {
-          val chunk = Math.min(size - offset, 1 << 30).toInt
-          pending += buffer.nioBuffer(offset, chunk)
-          offset += chunk
-        }
-        val odd = (size & 7).toInt
-        if (odd != 0) pending += padding.duplicate().limit(8 - odd)
+    held += batch
+    val metadata = Wire.framed(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT))
+    queue(Kind.Batch, slot, metadata.remaining() + batch.computeBodyLength())
+    pending += metadata
+    batch.getBuffers.asScala.foreach { buffer =>
+      val size = buffer.readableBytes()
+      var offset = 0L
+      while (offset < size) {
+        val chunk = Math.min(size - offset, 1 << 30).toInt
+        pending += buffer.nioBuffer(offset, chunk)
+        offset += chunk
       }
-      flush() // before the vectors' memory is written again
-    } finally batch.close()
+      val odd = (size & 7).toInt
+      if (odd != 0) pending += padding.duplicate().limit(8 - odd)
+    }
+  }
+
+  /** Drops what was queued and not written. */
+  def discard(): Unit = {
+    pending.clear()
+    held.foreach(_.close())
+    held.clear()
   }
 
   private def write(kind: Int, slot: Int, payload: ByteBuffer*): Unit = {
@@ -135,14 +140,14 @@ final class Wire(channel: SocketChannel) {
     pending += bytes.putInt(kind).putInt(slot).putLong(length).flip()
   }
 
-  private def flush(): Unit = {
+  def flush(): Unit = {
     val buffers = pending.toArray
-    pending.clear()
     var first = 0
     try while (first < buffers.length) {
       channel.write(buffers, first, buffers.length - first)
       while (first < buffers.length && !buffers(first).hasRemaining) first += 1
     } catch { case error: IOException => throw new Disconnected(error) }
+    finally discard()
   }
 }
 
