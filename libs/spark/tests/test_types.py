@@ -22,7 +22,7 @@ def integers(bits: int, signed: bool = True) -> st.SearchStrategy[int]:
 
 def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
     limit = 10**precision - 1
-    return st.integers(-limit, limit).map(lambda unscaled: Decimal(unscaled).scaleb(-scale))
+    return st.integers(-limit, limit).map(lambda unscaled: Decimal(f"{unscaled}e-{scale}"))
 
 
 text = st.text(st.characters(codec="utf-8"), max_size=12)
