@@ -64,13 +64,15 @@ async def time_engine(fragment: Fragment, inputs: Mapping[str, pa.RecordBatch], 
     return median_seconds(times)
 
 
-def time_pyspark(run: Callable[[], pa.Table], seconds: float) -> float:
+def time_pyspark(run: Callable[[], pa.Table], seconds: float, expected_rows: int) -> float:
     times: list[float] = []
     until = time.perf_counter() + seconds
-    while len(times) < 3 or (time.perf_counter() < until and len(times) < 200):
+    while not times or (time.perf_counter() < until and len(times) < 200):
         started = time.perf_counter()
-        run()
+        result = run()
         times.append(time.perf_counter() - started)
+        if result.num_rows != expected_rows:
+            sys.exit(f"the engine gives {expected_rows} rows, but PySpark {result.num_rows}")
     return median_seconds(times)
 
 
@@ -80,10 +82,8 @@ async def measure(engine: Engine, peer: PlainPySpark, query: str, rows: int, sec
     async with await engine.plan(spec) as fragment:
         ours = await time_engine(fragment, inputs, seconds)
         (result,) = await fragment.run(*inputs.values())
-    theirs = time_pyspark(lambda: peer.run(sql, inputs, {}), seconds)
-    tuned = time_pyspark(lambda: peer.run(sql, inputs, TUNED), seconds)
-    if (counted := peer.run(sql, inputs, TUNED).num_rows) != result.num_rows:
-        sys.exit(f"{query}: {result.num_rows} rows, but PySpark says {counted}")
+    theirs = time_pyspark(lambda: peer.run(sql, inputs, {}), seconds, result.num_rows)
+    tuned = time_pyspark(lambda: peer.run(sql, inputs, TUNED), seconds, result.num_rows)
     return {
         "query": query,
         "rows": rows,
@@ -96,19 +96,24 @@ async def measure(engine: Engine, peer: PlainPySpark, query: str, rows: int, sec
     }
 
 
+def progress(what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{what}", end="", file=sys.stderr, flush=True)
+
+
 async def main() -> None:
     arguments = options(__doc__)
     sizes = (100, 1_000, 1_000_000) if arguments.quick else (100, 1_000, 10_000, 100_000, 1_000_000)
-    seconds = 0.7 if arguments.quick else 4.0
+    seconds = 0.4 if arguments.quick else 4.0
     settings = spark_settings(heap=4 << 30)  # plain PySpark runs out of 1 GiB on a million rows
     rows = []
     async with await Engine.start(settings) as engine:
         with plain_pyspark(settings) as peer:
             for query in QUERIES:
                 for size in sizes:
-                    print(f"\r{query}, {size:,} rows …    ", end="", file=sys.stderr, flush=True)
+                    progress(f"{query}, {size:,} rows")
                     rows.append(await measure(engine, peer, query, size, seconds))
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    progress("")
     show({"benchmark": "engine", "rows": rows}, COLUMNS, arguments.json)
 
 

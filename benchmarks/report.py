@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import structlog
 
 
 def options(description: str | None) -> argparse.Namespace:
@@ -13,6 +16,7 @@ def options(description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object with the figures and ratios")
     parser.add_argument("--quick", action="store_true", help="a run of less than a minute, with rougher figures")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     return parser.parse_args()
 
 
