@@ -30,10 +30,13 @@ object Failure {
 
   private def isUsers(error: SparkThrowable): Boolean =
     error.getCondition != null && !error.isInternalError && !error.isInstanceOf[TaskKilledException] &&
-      !wrappers(error.getCondition)
+      !wrappers(error.getCondition) && !systems(Option(error.getSqlState).getOrElse("").take(2))
 
   // Conditions that only carry another error as their cause.
   private val wrappers = Set("FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "STAGE_FAILURE")
+
+  // SQLSTATE classes that no query or row causes: connections, rollbacks, resources, operators, input and output.
+  private val systems = Set("08", "40", "53", "57", "58", "XX")
 
   private def fromSpark(error: SparkThrowable): Report = {
     val throwable = error.asInstanceOf[Throwable]
