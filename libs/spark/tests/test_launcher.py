@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -118,9 +119,13 @@ async def test_jvm_out_of_heap_is_lost_with_its_reason() -> None:
     await engine.close()
 
 
-async def test_settings_that_the_language_depends_on_cannot_be_changed() -> None:
+async def test_settings_that_the_language_depends_on_cannot_be_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SettingsError, match=r"may not set spark\.sql\.ansi\.enabled"):
         await Engine.start(spark_settings(class_cache=False, conf={"spark.sql.ansi.enabled": "false"}))
+    assert not list(tmp_path.iterdir())
 
 
 def fake_java(folder: Path, version: str) -> Path:

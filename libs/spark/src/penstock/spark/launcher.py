@@ -83,28 +83,19 @@ class Jvm:
     async def launch(cls, plan: LaunchPlan, extra: tuple[str, ...] = (), exit_seconds: float = _EXIT_SECONDS) -> Jvm:
         """Starts a JVM and waits until its session takes connections."""
         work = _work_folder()
-        setup = {
-            "parent": os.getpid(),
-            "work": str(work),
-            "socket": str(work / "bridge.sock"),
-            "memory_limit": plan.settings.off_heap,
-            "exit_ms": int(exit_seconds * 1000),
-            "conf": spark_conf(plan.settings, plan.jar, work),
-        }
-        class_path = os.pathsep.join(map(str, plan.class_path))
-        process = await asyncio.create_subprocess_exec(
-            plan.java.executable, *plan.options, *extra, "-cp", class_path, _MAIN,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={
-                **os.environ,
-                "SPARK_HOME": str(spark_home()),
-                "SPARK_LOCAL_DIRS": str(work / "local"),
-                "MALLOC_ARENA_MAX": "2",  # or glibc keeps a heap for each of the JVM's threads
-            },
-            start_new_session=True,  # Ctrl-C is for Python, which then ends the JVM
-        )  # fmt: skip
+        try:
+            setup = {
+                "parent": os.getpid(),
+                "work": str(work),
+                "socket": str(work / "bridge.sock"),
+                "memory_limit": plan.settings.off_heap,
+                "exit_ms": int(exit_seconds * 1000),
+                "conf": spark_conf(plan.settings, plan.jar, work),
+            }
+            process = await _spawn(plan, extra, work)
+        except BaseException:
+            work.rmdir()
+            raise
         jvm = cls(process, work)
         try:
             await jvm._await_ready(setup, plan.settings.start_timeout.total_seconds())
@@ -200,6 +191,23 @@ class Jvm:
                 self._process.kill()
         await self._watcher
         await asyncio.to_thread(shutil.rmtree, self._work, ignore_errors=True)
+
+
+async def _spawn(plan: LaunchPlan, extra: tuple[str, ...], work: Path) -> asyncio.subprocess.Process:
+    class_path = os.pathsep.join(map(str, plan.class_path))
+    return await asyncio.create_subprocess_exec(
+        plan.java.executable, *plan.options, *extra, "-cp", class_path, _MAIN,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={
+            **os.environ,
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_LOCAL_DIRS": str(work / "local"),
+            "MALLOC_ARENA_MAX": "2",  # or glibc keeps a heap for each of the JVM's threads
+        },
+        start_new_session=True,  # Ctrl-C is for Python, which then ends the JVM
+    )  # fmt: skip
 
 
 def _work_folder() -> Path:
