@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.errors import RetryHint, SettingsError
-from penstock.spark import Engine, EngineLost, FragmentSpec, SparkUnsupported, bridge, java
+from penstock.spark import Engine, EngineLost, FragmentSpec, SparkUnsupported, Udf, bridge, java
 from penstock.spark.class_cache import ClassCache
 from penstock.spark.launcher import LaunchPlan
 from penstock.spark.testing import spark_settings
@@ -87,12 +88,22 @@ def test_jvm_and_its_folder_are_gone_after_its_python_is_killed(way: str) -> Non
     process.stdout.close()
 
 
-async def test_close_ends_the_jvm_and_removes_its_folder() -> None:
+@pytest.fixture
+def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The folder for temporary files, of its own and with a path that leaves room for sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield folder
+
+
+async def test_close_ends_the_jvm_and_removes_its_folder(short_folder: str) -> None:
     engine = await Engine.start(spark_settings())
+    await engine.register(Udf("twice", lambda x: x * 2, pa.int64()))
     folder, jvm = Path(engine._jvm.socket_path).parent, psutil.Process(engine.pid)
     assert folder.stat().st_mode & 0o077 == 0
     await engine.close()
     assert not jvm.is_running() and not folder.exists()
+    assert not os.listdir(short_folder)
 
 
 async def test_jvm_that_cannot_start_says_why() -> None:
@@ -119,13 +130,10 @@ async def test_jvm_out_of_heap_is_lost_with_its_reason() -> None:
     await engine.close()
 
 
-async def test_settings_that_the_language_depends_on_cannot_be_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+async def test_settings_that_the_language_depends_on_cannot_be_changed(short_folder: str) -> None:
     with pytest.raises(SettingsError, match=r"may not set spark\.sql\.ansi\.enabled"):
         await Engine.start(spark_settings(class_cache=False, conf={"spark.sql.ansi.enabled": "false"}))
-    assert not os.listdir(tmp_path)
+    assert not os.listdir(short_folder)
 
 
 def fake_java(folder: Path, version: str) -> Path:

@@ -129,7 +129,7 @@ class Engine:
                 if self._session is None:
                     self._session = await self._attach()
             await asyncio.to_thread(udfs.register, self._session, udf)
-        except OSError as error:
+        except ConnectionError as error:
             raise await self.lost() from error
 
     async def _attach(self) -> PythonSession:

@@ -27,7 +27,8 @@ _MAIN: Final = "org.apache.spark.sql.execution.penstock.Main"
 _READY: Final = b"penstock: ready\n"
 _LONGEST_LINE: Final = 500
 _KEPT_LINES: Final = 40  # of the JVM's output, to say why it ended
-_LONGEST_SOCKET_PATH: Final = 100  # a Unix socket's path has 108 bytes
+# A Unix socket's path has 104 bytes on some systems; Spark's own sockets there are named by a UUID.
+_LONGEST_FOLDER: Final = 104 - len("/.01234567-0123-0123-0123-0123456789ab.sock") - 1
 _EXIT_SECONDS: Final = 2.0
 _LAST_WORDS_SECONDS: Final = 0.4  # for what a dead JVM printed to arrive
 
@@ -196,7 +197,7 @@ class Jvm:
 async def _spawn(plan: LaunchPlan, extra: tuple[str, ...], work: Path) -> asyncio.subprocess.Process:
     class_path = os.pathsep.join(map(str, plan.class_path))
     return await asyncio.create_subprocess_exec(
-        plan.java.executable, *plan.options, *extra, "-cp", class_path, _MAIN,
+        plan.java.executable, *plan.options, *extra, f"-Djava.io.tmpdir={work}", "-cp", class_path, _MAIN,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -213,6 +214,6 @@ async def _spawn(plan: LaunchPlan, extra: tuple[str, ...], work: Path) -> asynci
 def _work_folder() -> Path:
     """A folder that only this user can enter, with a path short enough for a socket in it."""
     base = tempfile.gettempdir()
-    if len(base) > _LONGEST_SOCKET_PATH - len("/penstock-engine-01234567/bridge.sock"):
+    if len(base) > _LONGEST_FOLDER - len("/penstock-engine-01234567"):
         base = "/tmp"
     return Path(tempfile.mkdtemp(prefix="penstock-engine-", dir=base))
