@@ -167,15 +167,23 @@ def test_hash_ranges_cover_the_space_and_agree_with_the_partition_of_a_hash() ->
     assert partition_of(-1, 7) == 6
 
 
-async def test_cancelled_run_frees_its_thread_and_the_fragment_runs_again(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    "slow",
+    [
+        "SELECT a.x FROM a CROSS JOIN a AS b CROSS JOIN a AS c WHERE a.x + b.x + c.x < 0",
+        "SELECT a.x FROM a JOIN b ON a.x % 1 = b.x % 1 JOIN b AS c ON a.x % 1 = c.x % 1 WHERE a.x * b.x * c.x < 0",
+        "SELECT /*+ MERGE(b) */ sum(b.x) AS x FROM a JOIN b ON a.x % 1 = b.x % 1 CROSS JOIN a AS c HAVING x < 0",
+        "SELECT x FROM (SELECT x, explode(sequence(1, 1000000)) AS y FROM a) GROUP BY x HAVING sum(y) < 0",
+    ],
+)
+async def test_cancelled_run_frees_its_thread_and_the_fragment_runs_again(engine: Engine, slow: str) -> None:
     before = (await engine.status()).connections
-    slow = "SELECT a.x FROM a CROSS JOIN a AS b CROSS JOIN a AS c WHERE a.x + b.x + c.x < 0"
-    async with await engine.plan(FragmentSpec(slow, {"a": NUMBERS})) as fragment:
+    async with await engine.plan(FragmentSpec(slow, {"a": NUMBERS, "b": NUMBERS})) as fragment:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await fragment.run(numbers(5000))
+                await fragment.run(numbers(5000), numbers(5000))
         await eventually(lambda: connections_are(engine, before))
-        assert (await fragment.run(numbers(3)))[0].num_rows == 0
+        assert (await fragment.run(numbers(3), numbers(3)))[0].num_rows == 0
 
 
 async def test_cancelled_before_its_input_is_sent_leaves_nothing_behind(engine: Engine) -> None:

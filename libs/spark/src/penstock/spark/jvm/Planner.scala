@@ -90,7 +90,7 @@ final class Planner(session: SparkSession) {
   def physical(plan: LogicalPlan): SparkPlan = session.withActive {
     val execution = session.sessionState.executePlan(PerRun(plan))
     val rules = QueryExecution.preparations(session, None, subquery = false).flatMap {
-      case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges)
+      case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges, CheckInterruption)
       case rule => Seq(rule)
     }
     val chosen = QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(execution.optimizedPlan))
