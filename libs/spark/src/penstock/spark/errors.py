@@ -1,10 +1,11 @@
 """What can go wrong in an engine.
 
 UserError
-├── SqlError            Spark cannot parse or analyse the SQL, with its place in the text
+├── QueryError          Spark's own word on a query, with its error class and its place in the SQL
+│   ├── SqlError        the SQL cannot be parsed or analysed
+│   └── DataError       a row made the query fail (a bad cast, a division by zero)
 ├── FragmentRefused     the plan needs more than a fragment has (an exchange, a broadcast, a subquery), or an input's
 │                       type has no counterpart in Spark
-├── DataError           a row made the query fail (a bad cast, a division by zero), with Spark's error class
 ├── UdfError            a user's Python function raised
 └── SparkUnsupported    the Java or the pyspark found cannot run the engine
 InternalError
@@ -30,28 +31,26 @@ class Position:
     column: int
 
 
-class SqlError(UserError):
-    """Spark cannot parse or analyse the SQL."""
+class QueryError(UserError):
+    """Spark's own word on a query: its error class, and the place in the SQL where it knows one."""
 
     def __init__(self, message: str, *, sql: str, error_class: str, position: Position | None = None) -> None:
         super().__init__(message)
         self.sql = sql
         self.error_class = error_class
         self.position = position
+
+
+class SqlError(QueryError):
+    """Spark cannot parse or analyse the SQL."""
+
+
+class DataError(QueryError):
+    """A row made the query fail."""
 
 
 class FragmentRefused(UserError):
     """The query is valid SQL, but not something that can be run batch by batch."""
-
-
-class DataError(UserError):
-    """A row made the query fail."""
-
-    def __init__(self, message: str, *, sql: str, error_class: str, position: Position | None = None) -> None:
-        super().__init__(message)
-        self.sql = sql
-        self.error_class = error_class
-        self.position = position
 
 
 class UdfError(UserError):

@@ -1,8 +1,6 @@
 package org.apache.spark.sql.execution.penstock
 
 import scala.annotation.tailrec
-import scala.jdk.CollectionConverters._
-
 import org.apache.arrow.memory.OutOfMemoryException
 import org.apache.spark.{SparkThrowable, TaskKilledException}
 import org.apache.spark.api.python.PythonException
@@ -47,16 +45,14 @@ object Failure {
     Map[String, Any](
       "kind" -> kind,
       "message" -> message(throwable),
-      "condition" -> error.getCondition,
-      "sql_state" -> Option(error.getSqlState).getOrElse(""),
-      "parameters" -> error.getMessageParameters.asScala.toMap) ++ position(error)
+      "condition" -> error.getCondition) ++ position(error)
   }
 
-  /** Offsets into the SQL text where Spark knows them, else a line and column. */
+  /** An offset into the SQL text where Spark knows it, else a line and column. */
   private def position(error: SparkThrowable): Report = {
     val contexts = Option(error.getQueryContext).toSeq.flatten.filter(_.fragment.nonEmpty)
     (contexts.headOption, error) match {
-      case (Some(context), _) => Map("start" -> context.startIndex, "stop" -> context.stopIndex)
+      case (Some(context), _) => Map("start" -> context.startIndex)
       case (None, parse: ParseException) => Map(
           "line" -> parse.start.line.getOrElse(1), "column" -> (parse.start.startPosition.getOrElse(0) + 1))
       case (None, analysis: AnalysisException) if analysis.line.nonEmpty => Map(
