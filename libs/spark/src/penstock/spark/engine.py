@@ -106,21 +106,16 @@ class Engine:
     async def schema_of(self, sql: str, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
         """The schema of a query's rows; an error in the SQL raises `SqlError` with its position."""
         request = FragmentSpec(sql, inputs).request(Kind.ANALYSE, Mode.DIRECT)
-        frame, wire = await self.ask(request, sql)
-        wire.close()
-        return pa.ipc.read_schema(frame.payload)
+        return pa.ipc.read_schema((await self._answer(request, sql)).payload)
 
     async def explain(self, spec: FragmentSpec) -> str:
         """The physical plan that a fragment runs in direct mode, as Spark prints it."""
-        frame, wire = await self.ask(spec.request(Kind.EXPLAIN, Mode.DIRECT), spec.sql)
-        wire.close()
+        frame = await self._answer(spec.request(Kind.EXPLAIN, Mode.DIRECT), spec.sql)
         return str(frame.json()["plan"])
 
     async def status(self, *, collect: bool = False) -> EngineStatus:
         """What the JVM uses now; with `collect`, after a garbage collection, which stops it for a moment."""
-        frame, wire = await self.ask(header(Kind.STATUS, int(collect)))
-        wire.close()
-        return EngineStatus(**frame.json())
+        return EngineStatus(**(await self._answer(header(Kind.STATUS, int(collect)))).json())
 
     async def register(self, udf: Udf) -> None:
         """Makes a Python function callable in fragments planned from now on."""
@@ -133,11 +128,16 @@ class Engine:
             raise await self.lost() from error
 
     async def _attach(self) -> PythonSession:
-        frame, wire = await self.ask(header(Kind.ATTACH))
-        wire.close()
+        frame = await self._answer(header(Kind.ATTACH))
         return await asyncio.to_thread(PythonSession.attach, **frame.json())
 
-    async def ask(self, request: bytes, sql: str = "") -> tuple[Frame, Wire]:
+    async def _answer(self, request: bytes, sql: str = "") -> Frame:
+        """Asks one question on a connection of its own."""
+        frame, wire = await self.ask(request, sql)
+        wire.close()
+        return frame
+
+    async def ask(self, request: bytes, sql: str) -> tuple[Frame, Wire]:
         """Sends a request on a new connection; returns its answer and the connection, or raises what it reports."""
         wire = await self._connect()
         try:
