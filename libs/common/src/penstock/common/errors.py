@@ -3,8 +3,11 @@
 PenstockError
 ├── UserError                  the user's SQL, settings or data; trying again changes nothing
 │   ├── SettingsError          a setting that is unknown, missing or malformed
-│   └── InvalidId              text that is not an id of the kind asked for
+│   ├── InvalidId              text that is not an id of the kind asked for
+│   └── NotFound               what was asked for by its id or name does not exist
 ├── ExternalError              something Penstock talks to; trying again may help
+│   ├── PeerUnavailable        another service could not be reached or did not answer in time
+│   ├── DatabaseUnavailable    Postgres could not be reached, or went away
 │   └── StorageError           object storage refused or could not be reached
 │       └── ObjectNotFound     the object is not there; trying again changes nothing
 └── InternalError              a fault of Penstock itself
@@ -63,11 +66,23 @@ class InvalidId(UserError):
     """Text that is not an id of the kind asked for."""
 
 
+class NotFound(UserError):
+    """What was asked for by its id or name does not exist."""
+
+
 class ExternalError(PenstockError):
     """Something Penstock talks to."""
 
     domain = ErrorDomain.EXTERNAL
     retry = RetryHint.BACKOFF
+
+
+class PeerUnavailable(ExternalError):
+    """Another service could not be reached, or did not answer in time."""
+
+
+class DatabaseUnavailable(ExternalError):
+    """Postgres could not be reached, or went away."""
 
 
 class StorageError(ExternalError):
