@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 UV := $(shell command -v uv || echo .tools/bin/uv)
 BIN := .venv/bin
-SOURCES := libs benchmarks tests
+SOURCES := libs services proto benchmarks tests
 ARGS ?=
 
 # Trust the machine's certificates where it has any, as pip and curl do; uv's own list is the fallback.
@@ -40,7 +40,8 @@ test: setup ## run the tests
 test-full: setup ## run the tests at their full length (soaks, all seeds)
 	@PENSTOCK_TEST_FULL=1 $(BIN)/pytest $(ARGS)
 
-check: setup ## lint, check formatting and types
+check: setup ## lint, check formatting, types and generated code
+	@$(BIN)/python proto/generate.py --check
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check -q $(SOURCES)
 	@$(BIN)/mypy $(SOURCES)
@@ -50,7 +51,7 @@ fmt: setup ## format the code and sort its imports
 	@$(BIN)/ruff format -q $(SOURCES)
 
 proto: setup ## generate code from proto/
-	@echo "there is nothing in proto/ yet" >&2; exit 1
+	@$(BIN)/python proto/generate.py
 
 web: setup ## build the console
 	@echo "there is no console yet" >&2; exit 1

@@ -1,0 +1,1 @@
+"""Sources and sinks, and the formats that they read and write."""

@@ -1,0 +1,173 @@
+"""What a connector is: options that are checked when a table is created, and sources and sinks opened in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Final, Literal, Protocol
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+TIMESTAMP_COLUMN: Final = "_timestamp"
+TIMESTAMP_TYPE: Final = pa.timestamp("us")
+"""Event time, in UTC without a zone: the last column of every batch of every source."""
+
+DEAD_LETTERS: Final = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),  # the table that the row was meant for
+        pa.field("position", pa.string(), nullable=False),  # where it was: "clicks.json:17"
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),  # the row as it came, cut at a limit
+        pa.field(TIMESTAMP_COLUMN, TIMESTAMP_TYPE, nullable=False),  # when it was refused
+    ]
+)
+"""The rows of the dead-letter output of a source."""
+
+
+class Role(StrEnum):
+    """What a table is for; the option `type`."""
+
+    SOURCE = "source"
+    SINK = "sink"
+
+
+class BadData(StrEnum):
+    """What becomes of a row that cannot be decoded."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+
+
+class Options(BaseModel):
+    """The base of a connector's options, as given in WITH (…); an unknown one is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class DecodeOptions(Options):
+    """What every source that decodes bytes takes."""
+
+    format: Literal["json"] = "json"
+    bad_data: BadData = BadData.FAIL
+    dead_letter: str | None = None
+    """The sink table that gets what `bad_data = 'dead_letter'` refuses."""
+
+
+class EncodeOptions(Options):
+    """What every sink that encodes rows takes."""
+
+    format: Literal["json"] = "json"
+    timestamp_format: Literal["rfc3339", "unix_millis"] = "rfc3339"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """What a source read: rows, and those that were refused.
+
+    `dead_letters` holds rows only under `bad_data = 'dead_letter'`; `bad_rows` counts the refused under either policy.
+    """
+
+    rows: pa.RecordBatch
+    bad_rows: int = 0
+    dead_letters: pa.RecordBatch | None = None
+
+
+class Source(Protocol):
+    """One subtask's share of a source table."""
+
+    async def read(self) -> SourceBatch | None:
+        """The next rows, when there are some; None when the source has ended. Cancelling a read loses no row.
+
+        Raises `BadRow` under `bad_data = 'fail'`. Long computation is done in a thread.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Gives back what the source holds."""
+        ...
+
+
+class Sink(Protocol):
+    """One subtask's share of a sink table."""
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        """Takes rows in; returns when there is room for more, which is how a slow sink slows its job."""
+        ...
+
+    async def flush(self) -> None:
+        """Makes all rows so far visible to readers of the sink. Called when the stream pauses, and at the end."""
+        ...
+
+    async def close(self) -> None:
+        """Gives back what the sink holds; rows that were not flushed may be lost."""
+        ...
+
+
+class OutputPort(Protocol):
+    """Where preview rows go."""
+
+    async def send(self, batch: pa.RecordBatch) -> None:
+        """Sends rows to whoever watches the job."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What a subtask opens: its table as the program has it, and its own place among the table's subtasks."""
+
+    table: str
+    options: Mapping[str, str]
+    """As the user gave them, without `connector` and `type`, secrets filled in."""
+    schema: pa.Schema
+    """Source: the columns to produce, perhaps fewer than the table has (inside structs too), `_timestamp` last.
+    Sink: the columns that `write` is given, `_timestamp` last; a sink does not write `_timestamp` out."""
+    metadata: Mapping[str, str]
+    """Source only: columns of the schema that are metadata, with the connector's name for each."""
+    subtask: int
+    parallelism: int
+    batch_rows: int
+    """About how many rows a source should put in a batch when it has plenty."""
+    output: OutputPort
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """What a connector says of its sources."""
+
+    options: type[Options]
+    metadata: Mapping[str, pa.DataType]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """What a connector says of its sinks."""
+
+    options: type[Options]
+
+
+class Connector(Protocol):
+    """One kind of system that tables are in. Stateless; one instance a process, in `registry`."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    source: ClassVar[SourceKind | None]
+    sink: ClassVar[SinkKind | None]
+
+    def schema(self, options: Options) -> pa.Schema | None:
+        """The columns that a source has of itself, without `_timestamp`; None when the user must say them."""
+        ...
+
+    def max_parallelism(self, role: Role, options: Options) -> int | None:
+        """The most subtasks that such a table can have; None for any number."""
+        ...
+
+    def open_source(self, spec: TableSpec) -> Source:
+        """A source; opens nothing yet: the first `read` does."""
+        ...
+
+    def open_sink(self, spec: TableSpec) -> Sink:
+        """A sink; opens nothing yet: the first `write` or `flush` does."""
+        ...

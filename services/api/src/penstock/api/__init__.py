@@ -1,0 +1,1 @@
+"""REST, server-sent events and the console: what users want."""

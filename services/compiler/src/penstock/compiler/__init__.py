@@ -1,0 +1,1 @@
+"""SQL in, Program out, with diagnostics."""

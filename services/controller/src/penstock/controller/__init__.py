@@ -1,0 +1,1 @@
+"""The job state machine, scheduling and coordination."""

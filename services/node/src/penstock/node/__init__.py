@@ -1,0 +1,1 @@
+"""Worker processes of one machine: slots, supervision, warm standby."""

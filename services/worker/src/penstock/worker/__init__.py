@@ -1,0 +1,1 @@
+"""Subtasks, channels, sources and sinks around one Spark session."""
