@@ -21,8 +21,6 @@ OperatorKey = NewType("OperatorKey", str)
 INPUT: Final = "input"
 """What an ArrowValue's SQL calls the rows that come in."""
 
-_NO_STRINGS: Final[Mapping[str, str]] = MappingProxyType({})
-
 
 class EdgeKind(Enum):
     """How rows find their subtask downstream."""
@@ -45,7 +43,7 @@ class ConnectorSource:
     connector: str
     table: str
     options: Mapping[str, str]
-    metadata: Mapping[str, str] = _NO_STRINGS
+    metadata: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
