@@ -1,4 +1,4 @@
-"""Errors name what is wrong, whose fault it is, and where in the SQL it stands."""
+"""A query is understood before it runs; an error names what is wrong, whose fault it is, and its place in the SQL."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def rows(*values: tuple[int | None, str | None]) -> pa.RecordBatch:
 
 
 async def test_schema_of_a_query_is_what_it_returns(engine: Engine) -> None:
-    schema = await engine.schema_of(
+    analysis = await engine.analyse(
         "SELECT x * 2.5 AS y, s, cast(at AS timestamp_ltz) AS z, count(*) FROM rows GROUP BY ALL", {"rows": SCHEMA}
     )
-    assert schema == pa.schema(
+    assert analysis.schema == pa.schema(
         [
             ("y", pa.decimal128(23, 1)),
             ("s", pa.string()),
@@ -45,7 +45,7 @@ async def test_wrong_sql_is_the_users_error_with_its_position(
     engine: Engine, sql: str, error_class: str, line: int, column: int
 ) -> None:
     with pytest.raises(SqlError) as wrong:
-        await engine.schema_of(sql, {"rows": SCHEMA})
+        await engine.analyse(sql, {"rows": SCHEMA})
     assert wrong.value.error_class == error_class
     assert wrong.value.position == Position(line, column)
     assert wrong.value.sql == sql

@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -117,6 +117,10 @@ async def results(engine: Engine, case: Case, mode: Mode) -> tuple[pa.RecordBatc
         return await fragment.run(*INPUTS)
 
 
+def narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(batch.to_pylist(), schema)
+
+
 def close(one: Any, other: Any) -> bool:
     """Equal, but for what the order of a sum does to a float."""
     match one, other:
@@ -159,6 +163,19 @@ async def test_modes_give_the_same_rows(engine: Engine, cluster_engine: Engine, 
     for expected, *others in zip(direct, job, remote, strict=True):
         for actual in others:
             assert_same(expected, actual, case.ordered)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.title)
+async def test_inputs_narrowed_to_what_is_used_give_the_same_rows(engine: Engine, case: Case) -> None:
+    used = (await engine.analyse(case.sql, SCHEMAS)).used
+    expected = await results(engine, case, Mode.DIRECT)
+    async with await engine.plan(replace(case.spec(Mode.DIRECT), inputs=used)) as fragment:
+        inputs = [
+            [narrowed(batch, used[name]) for batch in batches] for name, batches in zip(used, INPUTS, strict=True)
+        ]
+        actual = await fragment.run(*inputs)
+    for one, other in zip(expected, actual, strict=True):
+        assert_same(one, other, case.ordered)
 
 
 @pytest.mark.parametrize(

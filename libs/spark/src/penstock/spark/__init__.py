@@ -5,6 +5,7 @@ async with await Engine.start(settings) as engine:
     (result,) = await fragment.run(batch)
 """
 
+from penstock.spark.analysis import Analysis
 from penstock.spark.engine import Engine, EngineStatus
 from penstock.spark.errors import (
     DataError,
@@ -23,6 +24,7 @@ from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf, UdfKind
 
 __all__ = [
+    "Analysis",
     "DataError",
     "Engine",
     "EngineFault",

@@ -15,6 +15,7 @@ import structlog
 from penstock.common.errors import PenstockError
 from penstock.common.events import LogEvent
 from penstock.spark import failures, udfs
+from penstock.spark.analysis import Analysis
 from penstock.spark.errors import EngineLost
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
 from penstock.spark.launcher import Jvm, LaunchPlan
@@ -103,10 +104,10 @@ class Engine:
         mode = spec.mode or (Mode.JOB if self._settings.runs_jobs else Mode.DIRECT)
         return await Fragment.planned(spec, mode, self)
 
-    async def schema_of(self, sql: str, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-        """The schema of a query's rows; an error in the SQL raises `SqlError` with its position."""
+    async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
+        """What a query gives and what it reads; an error in the SQL raises `SqlError` with its position."""
         request = FragmentSpec(sql, inputs).request(Kind.ANALYSE, Mode.DIRECT)
-        return pa.ipc.read_schema((await self._answer(request, sql)).payload)
+        return Analysis.of((await self._answer(request, sql)).json(), inputs)
 
     async def explain(self, spec: FragmentSpec) -> str:
         """The physical plan that a fragment runs in direct mode, as Spark prints it."""

@@ -28,11 +28,12 @@ final class Refused(val reason: String, val hint: String) extends Exception(reas
 final class Planner(session: SparkSession) {
 
   /** Names resolve as if the query began with WITH: an inner CTE of the same name wins, and nothing is registered. */
-  def analyse(query: Query, source: Int => BatchSource): LogicalPlan = session.withActive {
+  def analyse(query: Query, source: Int => BatchSource): LogicalPlan =
+    analyse(query, query.inputs.zipWithIndex.map { case ((_, schema), slot) => ArrowInput(schema, source(slot)) })
+
+  def analyse(query: Query, inputs: Seq[ArrowInput]): LogicalPlan = session.withActive {
     val parsed = session.sessionState.sqlParser.parseQuery(query.sql)
-    val relations = query.inputs.zipWithIndex.map { case ((name, schema), slot) =>
-      (name, SubqueryAlias(name, ArrowInput(schema, source(slot))), None)
-    }
+    val relations = query.inputs.zip(inputs).map { case ((name, _), input) => (name, SubqueryAlias(name, input), None) }
     val execution = session.sessionState.executePlan(UnresolvedWith(parsed, relations))
     execution.assertAnalyzed()
     execution.analyzed
@@ -86,14 +87,17 @@ final class Planner(session: SparkSession) {
     Cast(ShiftRight(Multiply(unsigned, Literal(partitions.toLong)), Literal(32)), IntegerType)
   }
 
+  /** What Spark's optimiser makes of a plan that will run again and again. */
+  def optimise(plan: LogicalPlan): LogicalPlan =
+    session.withActive(session.sessionState.executePlan(PerRun(plan)).optimizedPlan)
+
   /** A physical plan with no exchange: every row is in the one partition already. */
   def physical(plan: LogicalPlan): SparkPlan = session.withActive {
-    val execution = session.sessionState.executePlan(PerRun(plan))
     val rules = QueryExecution.preparations(session, None, subquery = false).flatMap {
       case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges, CheckInterruption)
       case rule => Seq(rule)
     }
-    val chosen = QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(execution.optimizedPlan))
+    val chosen = QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(optimise(plan)))
     val physical = QueryExecution.prepareForExecution(rules, chosen)
     refuseJobs(physical)
     physical

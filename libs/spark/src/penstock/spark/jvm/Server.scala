@@ -95,8 +95,9 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
       case Header(Kind.Analyse, _, length) =>
         val query = readQuery(wire.readJson(length))
         reporting {
-          val planner = new Planner(session)
-          wire.writeSchema(number, planner.schemaOf(planner.analyse(query, RunSource(_))))
+          val analysis = new Analysis(session, query)
+          val used = analysis.used.map(_.toJson)
+          wire.writeJson(Kind.Info, Map("schema" -> Wire.message(analysis.schema), "used" -> used))
         }
       case Header(Kind.Explain, _, length) =>
         val query = readQuery(wire.readJson(length))

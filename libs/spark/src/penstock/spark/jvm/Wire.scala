@@ -21,16 +21,16 @@ object Kind {
   val Input = 2 // an input's Arrow schema
   val Batch = 3 // one record batch; its slot is the input (to the JVM) or the partition (from it)
   val Run = 4 // all inputs are complete
-  val Analyse = 5 // like Plan, but only the schema is wanted
+  val Analyse = 5 // like Plan, but only the schema and what is read of the inputs are wanted
   val Attach = 6 // start a Py4J gateway
   val Status = 7 // memory and threads; a slot of 1 collects garbage first
   val Explain = 9 // like Plan, but the physical plan's text is wanted
   val Cancel = 8 // end the run of the connection that the slot numbers; no answer
   // To Python.
-  val OutputSchema = 16 // the answer to Plan and Analyse; its slot is the connection's number
+  val OutputSchema = 16 // the answer to Plan; its slot is the connection's number
   val Done = 17 // the run is complete
   val Failed = 18 // JSON
-  val Info = 19 // JSON, the answer to Attach, Status and Explain
+  val Info = 19 // JSON, the answer to Analyse, Attach, Status and Explain
 }
 
 /** The other side is gone. */
@@ -95,7 +95,7 @@ final class Wire(channel: SocketChannel) {
   def writeJson(kind: Int, value: Any): Unit = write(kind, 0, ByteBuffer.wrap(Wire.mapper.writeValueAsBytes(value)))
 
   def writeSchema(slot: Int, schema: Schema): Unit =
-    write(Kind.OutputSchema, slot, Wire.framed(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT)))
+    write(Kind.OutputSchema, slot, Wire.message(schema))
 
   def writeDone(): Unit = write(Kind.Done, 0)
 
@@ -169,6 +169,8 @@ object Wire {
     body.getReferenceManager.retain() // deserializeRecordBatch releases the body that it is given
     MessageSerializer.deserializeRecordBatch(message.header(new RecordBatch).asInstanceOf[RecordBatch], body)
   }
+
+  def message(schema: Schema): ByteBuffer = framed(MessageSerializer.serializeMetadata(schema, IpcOption.DEFAULT))
 
   /** Metadata as an encapsulated message: marker, length, flatbuffer padded to 8 bytes. */
   def framed(metadata: ByteBuffer): ByteBuffer = {
