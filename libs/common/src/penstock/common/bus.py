@@ -77,6 +77,7 @@ class Bus:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._away = False
+        self._last_failure = ""
         self._dropping = False
         self._dropped = 0
         self._runner: asyncio.Task[None] | None = None
@@ -164,7 +165,7 @@ class Bus:
                 await self._hold_connection()
                 self._note_away("the connection was closed")
             except _FAILURES as error:
-                self._note_away(_reason(error))
+                self._note_away(self._last_failure or _reason(error))
             await asyncio.sleep(self._settings.reconnect_wait.total_seconds())
 
     async def _hold_connection(self) -> None:
@@ -190,12 +191,14 @@ class Bus:
             ended.set()
 
         async def failed(error: Exception) -> None:
-            log.debug(LogEvent.BUS_FAILED, reason=_reason(error))
+            self._last_failure = _reason(error)
 
         await client.connect(
             [part.strip() for part in self._url.split(",")],
             name="penstock",
             allow_reconnect=False,
+            max_reconnect_attempts=1,  # the fewest that it takes for a number
+            reconnect_time_wait=self._settings.reconnect_wait.total_seconds(),  # type: ignore[arg-type]
             ping_interval=_PING_SECONDS,
             closed_cb=closed,
             error_cb=failed,
@@ -221,6 +224,8 @@ class Bus:
                 await client.publish(message.subject, message.data)
             except _FAILURES:
                 self._drop(message.subject)
+                if client.is_closed:
+                    return
             finally:
                 self._pending.task_done()
 
@@ -272,6 +277,7 @@ class Bus:
         self._dropping = False
         event = LogEvent.BUS_RECONNECTED if self._away else LogEvent.BUS_CONNECTED
         self._away = False
+        self._last_failure = ""
         log.info(event, url=without_credentials(self._url), dropped=self._dropped)
 
     def _note_away(self, reason: str) -> None:

@@ -108,10 +108,10 @@ def database_errors() -> Iterator[None]:
     """The block of some statements: a server that is away is raised as DatabaseUnavailable, anything else as it is."""
     try:
         yield
-    except _AWAY as error:
-        raise DatabaseUnavailable(f"the database went away: {redact_message(str(error))}") from error
     except TimeoutError as error:
         raise DatabaseUnavailable("the database did not answer in time") from error
+    except _AWAY as error:
+        raise DatabaseUnavailable(f"the database went away: {redact_message(str(error))}") from error
     except asyncpg.InterfaceError as error:
         # asyncpg has one class for a lost connection and for a wrong use of one.
         if "closed" not in str(error) and "closing" not in str(error):
