@@ -1,0 +1,139 @@
+"""What a worker tells the controller about its subtasks, and how it goes on telling while the controller is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import grpc.aio
+import structlog
+
+from penstock.common.errors import PenstockError, RetryHint
+from penstock.common.events import LogEvent
+from penstock.common.ids import WorkerId
+from penstock.common.proto import controller_pb2 as proto
+from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
+from penstock.common.proto.error_pb2 import ErrorDetail
+from penstock.common.rpc import RpcSettings, calling
+from penstock.common.rpc_errors import encode_error
+from penstock.worker.metrics import SubtaskMetrics
+from penstock.worker.wiring import TaskId
+
+_FIRST_DELAY_SECONDS: Final = 0.1
+_LONGEST_DELAY_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRows:
+    """Preview rows of a table, as lines of JSON."""
+
+    table: str
+    subtask: int
+    rows: int
+    lines: bytes
+
+
+class Reporter(Protocol):
+    """Takes the reports of one job. All but `send_output` return at once and arrive in order."""
+
+    def task_started(self, task: TaskId) -> None: ...
+
+    def task_finished(self, task: TaskId, metrics: SubtaskMetrics) -> None: ...
+
+    def task_failed(self, task: TaskId, error: PenstockError) -> None: ...
+
+    def nonfatal_error(self, task: TaskId, error: PenstockError) -> None: ...
+
+    def worker_finished(self) -> None: ...
+
+    async def send_output(self, rows: OutputRows) -> None:
+        """Returns when there is room for more."""
+        ...
+
+
+_Call = Callable[[], Awaitable[object]]
+
+
+class ControllerReporter:
+    """Reports over gRPC, again and again while the controller cannot be reached.
+
+    What waits is bounded by the number of subtasks: each is reported a few times in its life.
+    """
+
+    def __init__(
+        self, channel: grpc.aio.Channel, settings: RpcSettings, worker: WorkerId, job: proto.TaskOwner
+    ) -> None:
+        self._controller = ControllerServiceStub(channel)
+        self._settings = settings
+        self._worker = worker
+        self._job = job
+        self._reports: asyncio.Queue[tuple[str, _Call]] = asyncio.Queue()
+
+    def task_started(self, task: TaskId) -> None:
+        request = proto.TaskStartedRequest(worker_id=self._worker, job=self._job, task=_task(task))
+        self._put("task_started", lambda: self._controller.TaskStarted(request))
+
+    def task_finished(self, task: TaskId, metrics: SubtaskMetrics) -> None:
+        request = proto.TaskFinishedRequest(
+            worker_id=self._worker, job=self._job, task=_task(task), metrics=metrics.to_proto()
+        )
+        self._put("task_finished", lambda: self._controller.TaskFinished(request))
+
+    def task_failed(self, task: TaskId, error: PenstockError) -> None:
+        request = proto.TaskFailedRequest(worker_id=self._worker, job=self._job, task=_task(task), error=_detail(error))
+        self._put("task_failed", lambda: self._controller.TaskFailed(request))
+
+    def nonfatal_error(self, task: TaskId, error: PenstockError) -> None:
+        request = proto.NonfatalErrorRequest(
+            worker_id=self._worker, job=self._job, task=_task(task), error=_detail(error)
+        )
+        self._put("nonfatal_error", lambda: self._controller.NonfatalError(request))
+
+    def worker_finished(self) -> None:
+        request = proto.WorkerFinishedRequest(worker_id=self._worker, job=self._job)
+        self._put("worker_finished", lambda: self._controller.WorkerFinished(request))
+
+    async def send_output(self, rows: OutputRows) -> None:
+        data = proto.OutputData(table=rows.table, subtask=rows.subtask, rows=rows.rows, lines=rows.lines)
+        request = proto.SendSinkDataRequest(worker_id=self._worker, job=self._job, data=data)
+        await self._deliver("send_output", lambda: self._controller.SendSinkData(request))
+
+    async def run(self) -> None:
+        """Sends reports until it is cancelled."""
+        while True:
+            await self._deliver(*await self._reports.get())
+            self._reports.task_done()
+
+    async def delivered(self) -> None:
+        """Waits until every report so far has arrived or was refused."""
+        await self._reports.join()
+
+    def _put(self, name: str, call: _Call) -> None:
+        self._reports.put_nowait((name, call))
+
+    async def _deliver(self, name: str, call: _Call) -> None:
+        delay = _FIRST_DELAY_SECONDS
+        while True:
+            try:
+                async with calling(self._settings):
+                    await call()
+                return
+            except PenstockError as error:
+                if error.retry is RetryHint.NEVER:
+                    log.warning(LogEvent.REPORT_REFUSED, report=name, reason=str(error))
+                    return
+                log.warning(LogEvent.REPORT_DELAYED, report=name, reason=str(error), delay_ms=round(delay * 1000))
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
+
+
+def _task(task: TaskId) -> proto.Task:
+    return proto.Task(node_id=task.node, subtask=task.subtask)
+
+
+def _detail(error: PenstockError) -> ErrorDetail:
+    return ErrorDetail.FromString(encode_error(error))
