@@ -28,11 +28,12 @@ setup: ## install everything into .venv and build the bridge; needs Python 3.11 
 	@$(UV) pip sync -q --python $(BIN)/python requirements.lock
 	@$(BIN)/python -m penstock.spark.build
 
-up: setup ## start Penstock
-	@echo "there are no services to start yet: this workspace holds the engine (libs/spark); try 'make bench'" >&2; exit 1
+up: setup ## start Penstock with everything that it needs; Ctrl-C stops it
+	@exec $(BIN)/penstock up $(ARGS)
 
-run: setup ## run one query: make run SQL=query.sql
-	@echo "there is no query runner yet: this workspace holds the engine (libs/spark); try 'make bench'" >&2; exit 1
+run: setup ## run one query: make run SQL=examples/first.sql
+	@test -n "$(SQL)" || { echo "name a file: make run SQL=examples/first.sql" >&2; exit 2; }
+	@exec $(BIN)/penstock run $(ARGS) $(SQL)
 
 test: setup ## run the tests
 	@$(BIN)/pytest $(ARGS)
