@@ -1,0 +1,107 @@
+"""The program as users see it: without secrets, with its columns spelled out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, assert_never
+
+import pyarrow as pa
+
+from penstock.api.schemas import Column, Graph, GraphEdge, GraphNode, GraphOperator
+from penstock.common.program import (
+    ArrowValue,
+    ConnectorSink,
+    ConnectorSource,
+    Edge,
+    EdgeKind,
+    Node,
+    Operator,
+    Output,
+    Program,
+)
+from penstock.common.redaction import MASK, looks_secret, redact
+
+_TEMPLATE = re.compile(r"\s*\{\{[^{}]*\}\}\s*")
+_EDGE_KIND: Mapping[EdgeKind, Literal["forward", "shuffle"]] = {
+    EdgeKind.FORWARD: "forward",
+    EdgeKind.SHUFFLE: "shuffle",
+}
+_OUTPUT: Mapping[Output, Literal["rows", "dead_letters"]] = {
+    Output.ROWS: "rows",
+    Output.DEAD_LETTERS: "dead_letters",
+}
+
+
+def graph_of(program: Program) -> Graph:
+    """A program's graph."""
+    return Graph(nodes=[_node(node) for node in program.nodes], edges=[_edge(edge) for edge in program.edges])
+
+
+def shown_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as they may be shown: a template stays, a secret that was written out does not."""
+    return {name: _shown(name, value) for name, value in options.items()}
+
+
+def _shown(name: str, value: str) -> str:
+    if _TEMPLATE.fullmatch(value):
+        return value
+    return MASK if looks_secret(name) else str(redact(value))
+
+
+def _node(node: Node) -> GraphNode:
+    return GraphNode(
+        id=node.key,
+        description=node.description,
+        parallelism=node.parallelism,
+        operators=[_operator(operator) for operator in node.operators],
+    )
+
+
+def _operator(operator: Operator) -> GraphOperator:
+    key, description = operator.key, operator.description
+    match operator.kind:
+        case ConnectorSource(connector, table, options, _metadata):
+            return GraphOperator(
+                id=key,
+                description=description,
+                kind="source",
+                connector=connector,
+                table=table,
+                options=shown_options(options),
+                columns=_columns(operator.output),
+            )
+        case ConnectorSink(connector, table, options, schema):
+            return GraphOperator(
+                id=key,
+                description=description,
+                kind="sink",
+                connector=connector,
+                table=table,
+                options=shown_options(options),
+                columns=_columns(schema),
+            )
+        case ArrowValue(sql):
+            columns = _columns(operator.output)
+            return GraphOperator(id=key, description=description, kind="value", options=None, sql=sql, columns=columns)
+        case _:
+            assert_never(operator.kind)
+
+
+def _columns(schema: pa.Schema | None) -> list[Column]:
+    return [Column(name=field.name, type=_type(field), nullable=field.nullable) for field in schema or ()]
+
+
+def _type(field: pa.Field) -> str:
+    """The type of the SQL where it is known, else Arrow's."""
+    return (field.metadata or {}).get(b"penstock.type", b"").decode() or str(field.type)
+
+
+def _edge(edge: Edge) -> GraphEdge:
+    return GraphEdge(
+        source=edge.source,
+        target=edge.target,
+        kind=_EDGE_KIND[edge.kind],
+        keys=list(edge.keys),
+        output=_OUTPUT[edge.output],
+    )

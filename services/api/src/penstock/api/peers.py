@@ -1,0 +1,136 @@
+"""The services that the api asks: the compiler, and the controller for what only a running job knows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+
+import grpc.aio
+
+from penstock.api.http_errors import InvalidQuery
+from penstock.api.schemas import Diagnostic, Severity, Span
+from penstock.common import diagnostics
+from penstock.common.diagnostics import diagnostic_from_proto
+from penstock.common.errors import InternalError, PeerUnavailable
+from penstock.common.ids import JobId
+from penstock.common.program import Program, program_from_proto
+from penstock.common.proto import compiler_pb2 as compiler
+from penstock.common.proto import controller_pb2 as controller
+from penstock.common.proto.compiler_pb2_grpc import CompilerServiceStub
+from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
+from penstock.common.rpc import RpcSettings, calling, connect, remote_error
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A query's program, as a value and as it is stored, with the compiler's warnings."""
+
+    program: Program
+    encoded: bytes
+    warnings: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What the compiler says of a query; there is no program when a diagnostic is an error."""
+
+    program: Program | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Compiler:
+    """The compiler, over gRPC."""
+
+    def __init__(self, address: str, settings: RpcSettings, compile_timeout: timedelta) -> None:
+        self._address = address
+        self._settings = settings
+        self._timeout = compile_timeout
+        self._channel = connect(address, settings)
+        self._stub = CompilerServiceStub(self._channel)
+
+    async def compile(self, query: str, *, preview: bool) -> Compiled:
+        """A query's program; raises InvalidQuery."""
+        async with self._calling():
+            response = await self._stub.CompileQuery(compiler.CompileQueryRequest(query=query, preview=preview))
+        found = _diagnostics(response.diagnostics)
+        if any(one.severity is Severity.ERROR for one in found):
+            raise InvalidQuery(found)
+        if not response.HasField("program"):
+            raise InternalError("the compiler answered with neither a program nor an error")
+        encoded = response.program.SerializeToString(deterministic=True)
+        return Compiled(program_from_proto(response.program), encoded, found)
+
+    async def validate(self, query: str) -> Validated:
+        """What the compiler says of a query."""
+        async with self._calling():
+            response = await self._stub.ValidateQuery(compiler.ValidateQueryRequest(query=query))
+        program = program_from_proto(response.program) if response.HasField("program") else None
+        return Validated(program, _diagnostics(response.diagnostics))
+
+    async def close(self) -> None:
+        await self._channel.close(None)
+
+    @asynccontextmanager
+    async def _calling(self) -> AsyncIterator[None]:
+        with _naming("compiler", self._address):
+            async with calling(self._settings, within=self._timeout):
+                yield
+
+
+class Controller:
+    """The controller, over gRPC."""
+
+    def __init__(self, address: str, settings: RpcSettings) -> None:
+        self._address = address
+        self._settings = settings
+        self._channel = connect(address, settings)
+        self._stub = ControllerServiceStub(self._channel)
+
+    async def metrics(self, job: JobId) -> controller.JobMetricsResponse:
+        """A job's figures; raises NotFound when the controller runs no such job."""
+        with _naming("controller", self._address):
+            async with calling(self._settings):
+                return await self._stub.JobMetrics(controller.JobMetricsRequest(job_id=job))
+
+    async def output(self, job: JobId) -> AsyncGenerator[controller.OutputData, None]:
+        """The preview rows of a job until it ends; closing the iterator ends the call."""
+        call = self._stub.SubscribeToOutput(controller.SubscribeToOutputRequest(job_id=job))
+        try:
+            with _naming("controller", self._address):
+                try:
+                    async for data in call:
+                        yield data
+                except grpc.aio.AioRpcError as error:
+                    raise remote_error(error) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        await self._channel.close(None)
+
+
+@contextmanager
+def _naming(service: str, address: str) -> Iterator[None]:
+    """Says which service it is that cannot be reached."""
+    try:
+        yield
+    except PeerUnavailable as error:
+        hint = f"is the {service} running, and is api.{service} right?"
+        raise PeerUnavailable(f"the {service} at {address} cannot be reached: {error.message}", hint=hint) from error
+
+
+def _diagnostics(messages: Iterable[compiler.Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(_diagnostic(diagnostic_from_proto(message)) for message in messages)
+
+
+def _diagnostic(found: diagnostics.Diagnostic) -> Diagnostic:
+    span = found.span
+    return Diagnostic(
+        severity=Severity(found.severity.name.lower()),
+        code=found.code,
+        message=found.message,
+        hint=found.hint,
+        span=None if span is None else Span(**asdict(span)),
+    )

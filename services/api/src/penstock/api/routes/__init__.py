@@ -1,0 +1,1 @@
+"""The resources of the api, one a module."""

@@ -1,0 +1,118 @@
+"""/pipelines: queries that users want to run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from http import HTTPStatus
+
+from fastapi import APIRouter
+
+from penstock.api.context import Context, InContext, Limit, StartingAfter, errors
+from penstock.api.desired import Change
+from penstock.api.graph import graph_of
+from penstock.api.schemas import (
+    CreatePipeline,
+    Page,
+    Pipeline,
+    PipelineSummary,
+    PreviewPipeline,
+    RestartPipeline,
+    Severity,
+    UpdatePipeline,
+    ValidateQuery,
+    Validation,
+)
+from penstock.api.store import NewPipeline
+from penstock.common.ids import JobId, PipelineId
+from penstock.common.jobs import RestartMode
+from penstock.common.program import program_from_proto
+from penstock.common.proto.program_pb2 import Program
+
+router = APIRouter(prefix="/pipelines", tags=["pipelines"])
+
+
+@router.post("", status_code=HTTPStatus.CREATED, responses=errors(400))
+async def create_pipeline(request: CreatePipeline, context: InContext) -> Pipeline:
+    """Compile a query, and have it run as a job."""
+    return await _create(request, context)
+
+
+@router.post("/validate", responses=errors())
+async def validate_query(request: ValidateQuery, context: InContext) -> Validation:
+    """Say what is wrong with a query, or what it would be compiled to; nothing is created."""
+    validated = await context.compiler.validate(request.query)
+    return Validation(
+        valid=not any(one.severity is Severity.ERROR for one in validated.diagnostics),
+        diagnostics=list(validated.diagnostics),
+        graph=None if validated.program is None else graph_of(validated.program),
+    )
+
+
+@router.post("/preview", status_code=HTTPStatus.CREATED, responses=errors(400))
+async def preview_pipeline(request: PreviewPipeline, context: InContext) -> Pipeline:
+    """Run a query for a short while, with the rows of every sink going to the job's output instead."""
+    create = CreatePipeline(
+        name=request.name, query=request.query, parallelism=request.parallelism, checkpoint_interval=None, preview=True
+    )
+    return await _create(create, context)
+
+
+@router.get("", responses=errors(400))
+async def list_pipelines(
+    context: InContext, starting_after: StartingAfter = None, limit: Limit = 20
+) -> Page[PipelineSummary]:
+    """The newest first."""
+    after = PipelineId(starting_after) if starting_after else None
+    found = await context.store.pipelines(after=after, limit=limit + 1)
+    return Page(data=found[:limit], has_more=len(found) > limit)
+
+
+@router.get("/{pipeline_id}", responses=errors(400, 404))
+async def get_pipeline(pipeline_id: str, context: InContext) -> Pipeline:
+    """A pipeline with its graph."""
+    summary, program = await context.store.pipeline(PipelineId(pipeline_id))
+    graph = graph_of(program_from_proto(Program.FromString(program)))
+    return Pipeline(**dict(summary), graph=graph)
+
+
+@router.patch("/{pipeline_id}", responses=errors(400, 404, 409))
+async def update_pipeline(pipeline_id: str, request: UpdatePipeline, context: InContext) -> Pipeline:
+    """Stop the pipeline's job or have it run again, or change its parallelism or its checkpoint interval.
+
+    The answer tells what is wanted now; the job follows.
+    """
+    change = Change(request.stop, request.parallelism, request.checkpoint_interval)
+    context.wake_controller(await context.store.change_pipeline(PipelineId(pipeline_id), change))
+    return await get_pipeline(pipeline_id, context)
+
+
+@router.post("/{pipeline_id}/restart", responses=errors(400, 404, 409))
+async def restart_pipeline(pipeline_id: str, context: InContext, request: RestartPipeline | None = None) -> Pipeline:
+    """Start the pipeline's job anew; one that failed or was stopped runs again."""
+    mode = RestartMode.FORCE if request is not None and request.force else RestartMode.SAFE
+    context.wake_controller(await context.store.restart_pipeline(PipelineId(pipeline_id), mode))
+    return await get_pipeline(pipeline_id, context)
+
+
+@router.delete("/{pipeline_id}", status_code=HTTPStatus.NO_CONTENT, responses=errors(400, 404, 409))
+async def delete_pipeline(pipeline_id: str, context: InContext) -> None:
+    """Delete a pipeline with its job, which must have ended."""
+    await context.store.delete_pipeline(PipelineId(pipeline_id))
+
+
+async def _create(request: CreatePipeline, context: Context) -> Pipeline:
+    compiled = await context.compiler.compile(request.query, preview=request.preview)
+    wanted, defaults = compiled.program.settings, context.settings
+    set_interval = timedelta(milliseconds=wanted.checkpoint_interval_ms)
+    summary = await context.store.create_pipeline(
+        NewPipeline(
+            name=request.name,
+            query=request.query,
+            program=compiled.encoded,
+            parallelism=request.parallelism or wanted.parallelism or defaults.default_parallelism,
+            checkpoint_interval=request.checkpoint_interval or set_interval or defaults.default_checkpoint_interval,
+            preview=request.preview,
+        )
+    )
+    context.wake_controller(JobId(summary.job_id))
+    return Pipeline(**dict(summary), graph=graph_of(compiled.program), warnings=[*compiled.warnings])

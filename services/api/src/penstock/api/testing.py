@@ -1,0 +1,98 @@
+"""A compiler and a controller of a few lines, which speak the real protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import pyarrow as pa
+
+from penstock.common.errors import NotFound
+from penstock.common.program import (
+    ArrowValue,
+    ConnectorSink,
+    ConnectorSource,
+    Node,
+    NodeKey,
+    Operator,
+    OperatorKey,
+    Program,
+    ProgramSettings,
+    program_to_proto,
+)
+from penstock.common.proto import compiler_pb2 as compiler
+from penstock.common.proto import controller_pb2 as controller
+from penstock.common.proto.compiler_pb2_grpc import CompilerServiceServicer
+from penstock.common.proto.controller_pb2_grpc import ControllerServiceServicer
+
+SCHEMA = pa.schema([pa.field("counter", pa.int64(), nullable=False)])
+
+
+def sample_program(settings: ProgramSettings | None = None) -> Program:
+    """A source, a filter and a preview in one chain."""
+    source = ConnectorSource(
+        "kafka",
+        "events",
+        {"topic": "events", "sasl_password": "{{ KAFKA_PASSWORD }}", "sasl_token": "written-out"},
+        {},
+    )
+    operators = (
+        Operator(OperatorKey("source_events"), "events", source, SCHEMA),
+        Operator(OperatorKey("value_1"), "filter", ArrowValue("SELECT counter FROM input"), SCHEMA),
+        Operator(OperatorKey("sink_preview"), "preview", ConnectorSink("preview", "preview", {}, SCHEMA), None),
+    )
+    node = Node(NodeKey("node_1"), "events -> filter -> preview", operators)
+    return Program((node,), (), settings or ProgramSettings())
+
+
+class FakeCompiler(CompilerServiceServicer):
+    """Answers with what it was given; keeps the requests."""
+
+    def __init__(self) -> None:
+        self.program = sample_program()
+        self.diagnostics: list[compiler.Diagnostic] = []
+        self.requests: list[compiler.CompileQueryRequest | compiler.ValidateQueryRequest] = []
+
+    async def CompileQuery(
+        self, request: compiler.CompileQueryRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> compiler.CompileQueryResponse:
+        self.requests.append(request)
+        return compiler.CompileQueryResponse(program=self._program(), diagnostics=self.diagnostics)
+
+    async def ValidateQuery(
+        self, request: compiler.ValidateQueryRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> compiler.ValidateQueryResponse:
+        self.requests.append(request)
+        return compiler.ValidateQueryResponse(program=self._program(), diagnostics=self.diagnostics)
+
+    def _program(self) -> Any:
+        refused = any(one.severity == compiler.SEVERITY_ERROR for one in self.diagnostics)
+        return None if refused else program_to_proto(self.program)
+
+
+class FakeController(ControllerServiceServicer):
+    """Streams what is put into `output`, until None; counts the streams that were left."""
+
+    def __init__(self) -> None:
+        self.output: asyncio.Queue[controller.OutputData | None] = asyncio.Queue()
+        self.metrics: controller.JobMetricsResponse | None = None
+        self.left = 0
+
+    async def SubscribeToOutput(
+        self, request: controller.SubscribeToOutputRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[controller.OutputData]:
+        try:
+            while (data := await self.output.get()) is not None:
+                yield data
+        except asyncio.CancelledError:
+            self.left += 1
+            raise
+
+    async def JobMetrics(
+        self, request: controller.JobMetricsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> controller.JobMetricsResponse:
+        if self.metrics is None:
+            raise NotFound(f"no job {request.job_id} is running")
+        return self.metrics
