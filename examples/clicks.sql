@@ -18,11 +18,11 @@ CREATE TABLE clicks (
 );
 
 CREATE TABLE unreadable WITH (
-  connector = 'single_file', path = '/tmp/penstock-unreadable.json', type = 'sink', format = 'json'
+  connector = 'single_file', path = 'unreadable.json', type = 'sink', format = 'json'
 );
 
 CREATE TABLE quick (user_id TEXT, host TEXT, seconds DOUBLE, line BIGINT, ts TIMESTAMP) WITH (
-  connector = 'single_file', path = '/tmp/penstock-quick.json', type = 'sink', format = 'json'
+  connector = 'single_file', path = 'quick.json', type = 'sink', format = 'json'
 );
 
 INSERT INTO quick

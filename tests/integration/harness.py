@@ -95,7 +95,7 @@ class Deployment:
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, *, nodes: int = 1, slots: int = 2) -> AsyncIterator[Self]:
+    async def running(cls, *, nodes: int = 1, slots: int = 2) -> AsyncIterator[Deployment]:
         """A cluster with its api answering and its nodes registered."""
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-test-")))

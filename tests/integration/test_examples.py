@@ -25,36 +25,36 @@ async def run(file: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
     return [json.loads(line) for line in out.splitlines()], err.decode()
 
 
-def check_first(rows: list[dict[str, Any]]) -> None:
+def check_first(rows: list[dict[str, Any]], folder: Path) -> None:
     assert rows == [{"counter": n, "square": n * n} for n in range(0, 20000, 2000)]
 
 
-def check_clicks(rows: list[dict[str, Any]]) -> None:
+def check_clicks(rows: list[dict[str, Any]], folder: Path) -> None:
     assert rows == []
-    quick = [json.loads(line) for line in Path("/tmp/penstock-quick.json").read_text().splitlines()]
+    quick = [json.loads(line) for line in (folder / "quick.json").read_text().splitlines()]
     assert [(row["user_id"], row["host"], row["seconds"], row["line"]) for row in quick] == [
         ("bob", "example.org", 0.08, 2),
         ("ann", "example.com", 0.045, 4),
         ("bob", "none", 0.015, 6),
     ]
     assert quick[0]["ts"] == "2026-03-01T10:00:01.5"
-    letters = [json.loads(line) for line in Path("/tmp/penstock-unreadable.json").read_text().splitlines()]
+    letters = [json.loads(line) for line in (folder / "unreadable.json").read_text().splitlines()]
     assert [letter["position"].rpartition(":")[2] for letter in letters] == ["3", "5"]
     assert all(letter["reason"] and letter["source"] == "clicks" for letter in letters)
 
 
-def check_auction(rows: list[dict[str, Any]]) -> None:
+def check_auction(rows: list[dict[str, Any]], folder: Path) -> None:
     assert rows
     assert all(row["auction"] % 123 == 0 and row["price"] > 5000000 for row in rows)
 
 
-def check_tags(rows: list[dict[str, Any]]) -> None:
+def check_tags(rows: list[dict[str, Any]], folder: Path) -> None:
     expected = [(n, tag) for n in range(6) for tag in (["even", "number"] if n % 2 == 0 else ["odd"])]
     expected += [(n, "large") for n in range(6, 12)]
     assert sorted((row["counter"], row["tag"]) for row in rows) == sorted(expected)
 
 
-def check_settings(rows: list[dict[str, Any]]) -> None:
+def check_settings(rows: list[dict[str, Any]], folder: Path) -> None:
     expected = [(n, 3, n // 3) for n in range(0, 100000, 30000)] + [(n, 7, n // 7) for n in range(0, 100000, 35000)]
     assert sorted((row["value"], row["factor"], row["quotient"]) for row in rows) == sorted(expected)
 
@@ -63,4 +63,4 @@ def check_settings(rows: list[dict[str, Any]]) -> None:
 async def test_example_gives_its_rows(name: str, tmp_path: Path) -> None:
     await asyncio.to_thread(shutil.copytree, ROOT / "examples", tmp_path / "examples")
     rows, _ = await run(f"examples/{name}", tmp_path)
-    getattr(sys.modules[__name__], f"check_{Path(name).stem}")(rows)
+    getattr(sys.modules[__name__], f"check_{Path(name).stem}")(rows, tmp_path)

@@ -19,6 +19,8 @@ CREATE TABLE nowhere (counter BIGINT) WITH (connector = 'blackhole', type = 'sin
 INSERT INTO nowhere SELECT counter FROM impulse;
 """
 
+BOUNDED = "CREATE TABLE impulse WITH (connector = 'impulse', message_count = '10'); SELECT * FROM impulse"
+
 
 @pytest.mark.timeout(400)
 async def test_running_job_goes_on_without_nats_postgres_and_api_and_is_managed_again_after() -> None:

@@ -11,6 +11,7 @@ PenstockError
 │   └── StorageError           object storage refused or could not be reached
 │       └── ObjectNotFound     the object is not there; trying again changes nothing
 └── InternalError              a fault of Penstock itself
+    └── FencedError            a report of a job's generation that is over; whoever sent it must end
 
 A message is lowercase, has no full stop and never holds a secret; a hint says what to do about it. Libraries add
 their own leaves (`penstock.spark.errors` for one) and never a fourth branch.
@@ -99,3 +100,7 @@ class InternalError(PenstockError):
     """A fault of Penstock itself."""
 
     domain = ErrorDomain.INTERNAL
+
+
+class FencedError(InternalError):
+    """A report of a job's generation that is over: whoever sent it must end."""

@@ -240,10 +240,9 @@ def _mapped(method: str, metadata: dict[str, str], behaviour: Any) -> Any:
             return await behaviour(request, context)
 
     async def streaming(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
-        async with _mapping(method, metadata, context):
-            async with aclosing(behaviour(request, context)) as responses:
-                async for response in responses:
-                    yield response
+        async with _mapping(method, metadata, context), aclosing(behaviour(request, context)) as responses:
+            async for response in responses:
+                yield response
 
     return streaming if inspect.isasyncgenfunction(behaviour) else unary
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final, Literal, Protocol
+from typing import ClassVar, Final, Literal, Protocol, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from penstock.common.quantities import Size
 
 TIMESTAMP_COLUMN: Final = "_timestamp"
 TIMESTAMP_TYPE: Final = pa.timestamp("us")
@@ -54,6 +56,16 @@ class DecodeOptions(Options):
     bad_data: BadData = BadData.FAIL
     dead_letter: str | None = None
     """The sink table that gets what `bad_data = 'dead_letter'` refuses."""
+    max_line_bytes: Size = 16 * 1024 * 1024
+    """A longer line is a bad row, and is never in memory whole."""
+
+    @model_validator(mode="after")
+    def _check_dead_letter(self) -> Self:
+        if self.bad_data is BadData.DEAD_LETTER and self.dead_letter is None:
+            raise ValueError("bad_data = 'dead_letter' needs the option dead_letter, which names a sink table")
+        if self.bad_data is not BadData.DEAD_LETTER and self.dead_letter is not None:
+            raise ValueError("the option dead_letter needs bad_data = 'dead_letter'")
+        return self
 
 
 class EncodeOptions(Options):
