@@ -23,6 +23,7 @@ class LogEvent(StrEnum):
     RPC_SERVING = "rpc_serving"
     RPC_FAILED = "rpc_failed"
     ADMIN_SERVING = "admin_serving"
+    CHECK_FAILED = "check_failed"
     DATABASE_WAITING = "database_waiting"
     MIGRATION_APPLIED = "migration_applied"
     BUS_CONNECTED = "bus_connected"
