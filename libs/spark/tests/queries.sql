@@ -27,6 +27,14 @@ SELECT id FROM a WHERE k IN (1, 3, 5) AND id BETWEEN 20 AND 200 AND g NOT IN ('b
 -- decimals
 SELECT id, n * 3 AS a, n / 7 AS b, round(n, 1) AS c, CAST(n AS INT) AS d, ceil(n) AS e, n % 5 AS f FROM a;
 
+-- integer_division
+SELECT id, penstock_divide(k, -4) AS i, penstock_divide(id, k + 1) AS b, penstock_divide(x, 2) AS x, penstock_divide(n,
+    k + 1) AS n, penstock_divide(7, NULL) AS z, penstock_divide(INTERVAL '1' HOUR, k + 2) AS h FROM a;
+
+-- integer_division_of_aggregates
+SELECT penstock_divide(id, 50) AS bucket, penstock_divide(sum(k), count(*)) AS mean, sort_array(transform(collect_set(k
+    % 2), v -> penstock_divide(v * 9, 2))) AS t FROM a GROUP BY 1 HAVING penstock_divide(max(id), 50) > 0;
+
 -- dates
 SELECT id, d + 3 AS p, datediff(d, DATE '2024-02-01') AS q, last_day(d) AS r, date_trunc('month', ts) AS t,
     dayofweek(d) AS w, add_months(d, 1) AS m FROM a;

@@ -49,6 +49,28 @@ async def test_callers_hear_of_a_killed_jvm_within_two_seconds() -> None:
     await engine.close()
 
 
+async def test_whoever_waits_for_the_end_hears_of_a_killed_jvm() -> None:
+    engine = await Engine.start(spark_settings())
+    given_up, *waiting = [asyncio.create_task(engine.ended()) for _ in range(3)]
+    await engine.status()
+    assert not any(task.done() for task in (given_up, *waiting))
+    given_up.cancel()
+    os.kill(engine.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    errors = await asyncio.gather(*waiting)
+    assert time.monotonic() - killed_at < 2
+    assert all("killed by signal 9" in error.message for error in (*errors, await engine.ended()))
+    assert given_up.cancelled()
+    await engine.close()
+
+
+async def test_whoever_waits_for_the_end_hears_of_a_closed_engine() -> None:
+    engine = await Engine.start(spark_settings())
+    waiting = asyncio.create_task(engine.ended())
+    await engine.close()
+    assert isinstance(await waiting, EngineLost)
+
+
 _HOLD_AN_ENGINE = """
 import asyncio, os, sys
 from penstock.common.config import load_config

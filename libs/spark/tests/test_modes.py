@@ -182,6 +182,7 @@ async def test_inputs_narrowed_to_what_is_used_give_the_same_rows(engine: Engine
     ("expression", "error_class"),
     [
         ("x / (k - k)", "DIVIDE_BY_ZERO"),
+        ("penstock_divide(id, k - k)", "DIVIDE_BY_ZERO"),
         ("CAST(s AS INT)", "CAST_INVALID_INPUT"),
         ("array(k)[id]", "INVALID_ARRAY_INDEX"),
         ("CAST(id * 100000000 AS INT)", "CAST_OVERFLOW"),

@@ -20,6 +20,7 @@ from penstock.spark.errors import (
     UdfError,
 )
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
+from penstock.spark.functions import FunctionKind
 from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf, UdfKind
 
@@ -35,6 +36,7 @@ __all__ = [
     "FragmentClosed",
     "FragmentRefused",
     "FragmentSpec",
+    "FunctionKind",
     "Mode",
     "Position",
     "SparkSettings",

@@ -18,6 +18,7 @@ from penstock.spark import failures, udfs
 from penstock.spark.analysis import Analysis
 from penstock.spark.errors import EngineLost
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
+from penstock.spark.functions import FunctionKind
 from penstock.spark.launcher import Jvm, LaunchPlan
 from penstock.spark.python_session import PythonSession
 from penstock.spark.settings import SparkSettings
@@ -114,6 +115,11 @@ class Engine:
         frame = await self._answer(spec.request(Kind.EXPLAIN, Mode.DIRECT), spec.sql)
         return str(frame.json()["plan"])
 
+    async def functions(self) -> Mapping[str, FunctionKind]:
+        """All functions that SQL can call now by their names, registered Python functions included."""
+        answer = (await self._answer(header(Kind.FUNCTIONS))).json()
+        return {name: FunctionKind(kind) for name, kind in answer.items()}
+
     async def status(self, *, collect: bool = False) -> EngineStatus:
         """What the JVM uses now; with `collect`, after a garbage collection, which stops it for a moment."""
         return EngineStatus(**(await self._answer(header(Kind.STATUS, int(collect)))).json())
@@ -171,6 +177,11 @@ class Engine:
     async def lost(self) -> EngineLost:
         """The error to raise when a connection broke: only a dead JVM breaks one."""
         return await self._jvm.lost()
+
+    async def ended(self) -> EngineLost:
+        """Waits until the JVM is gone, closed or lost, and returns the error that says how. Any number may wait."""
+        await self._jvm.ended.wait()
+        return await self.lost()
 
     async def close(self) -> None:
         """Ends the JVM and everything on it."""

@@ -36,6 +36,7 @@ class Kind(IntEnum):
     STATUS = 7
     CANCEL = 8
     EXPLAIN = 9
+    FUNCTIONS = 10
     OUTPUT_SCHEMA = 16
     DONE = 17
     FAILED = 18

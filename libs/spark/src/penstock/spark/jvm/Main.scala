@@ -21,7 +21,8 @@ object Main {
     exitMillis = setup.get("exit_ms").asLong
     watchParent(setup.get("parent").asLong)
     ShutdownHookManager.registerShutdownDeleteDir(new File(setup.get("work").asText))
-    val builder = SparkSession.builder()
+    SqlDivide.register()
+    val builder = SparkSession.builder().withExtensions(ResolveDivide.inject(_))
     setup.get("conf").properties.asScala.foreach(entry => builder.config(entry.getKey, entry.getValue.asText))
     val session = builder.getOrCreate().asInstanceOf[SparkSession]
     session.experimental.extraStrategies = Seq(ArrowStrategy)

@@ -111,6 +111,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
       case Header(Kind.Status, collect, _) =>
         if (collect == 1) System.gc()
         wire.writeJson(Kind.Info, status())
+      case Header(Kind.Functions, _, _) => reporting(wire.writeJson(Kind.Info, Functions.of(session)))
       case Header(Kind.Cancel, other, _) => Option(connections.get(other)).foreach(_.interrupt())
       case header => runner match {
           case Some(planned) => run(planned, header)

@@ -24,13 +24,14 @@ object Kind {
   val Analyse = 5 // like Plan, but only the schema and what is read of the inputs are wanted
   val Attach = 6 // start a Py4J gateway
   val Status = 7 // memory and threads; a slot of 1 collects garbage first
-  val Explain = 9 // like Plan, but the physical plan's text is wanted
   val Cancel = 8 // end the run of the connection that the slot numbers; no answer
+  val Explain = 9 // like Plan, but the physical plan's text is wanted
+  val Functions = 10 // what SQL can call
   // To Python.
   val OutputSchema = 16 // the answer to Plan; its slot is the connection's number
   val Done = 17 // the run is complete
   val Failed = 18 // JSON
-  val Info = 19 // JSON, the answer to Analyse, Attach, Status and Explain
+  val Info = 19 // JSON, the answer to Analyse, Attach, Status, Explain and Functions
 }
 
 /** The other side is gone. */
