@@ -1,0 +1,107 @@
+"""A program as text: for golden tests and the terminal, and as a Mermaid graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+import pyarrow as pa
+
+from penstock.common.program import (
+    ArrowValue,
+    ConnectorSink,
+    ConnectorSource,
+    Edge,
+    EdgeKind,
+    Node,
+    Operator,
+    Output,
+    Program,
+    ProgramSettings,
+)
+from penstock.common.redaction import MASK, looks_secret, redact
+
+
+def plan_text(program: Program) -> str:
+    """The whole program, the same text for the same program."""
+    lines = list(_settings_lines(program.settings))
+    for node in program.nodes:
+        lines.extend(_node_lines(program, node))
+    return "\n".join(lines) + "\n"
+
+
+def mermaid(program: Program) -> str:
+    """The program as a Mermaid flow chart: a box for each chain."""
+    names = {node.key: f"n{index}" for index, node in enumerate(program.nodes)}
+    lines = ["flowchart LR"]
+    for node in program.nodes:
+        steps = "<br/>".join(_label(operator.description) for operator in node.operators)
+        limit = f"<br/><i>at most {node.parallelism}</i>" if node.parallelism else ""
+        lines.append(f'    {names[node.key]}["{steps}{limit}"]')
+    for edge in program.edges:
+        label = f"|{_label(_edge_text(edge))}| " if _edge_text(edge) else ""
+        lines.append(f"    {names[edge.source]} -->{label or ' '}{names[edge.target]}")
+    return "\n".join(lines) + "\n"
+
+
+def _settings_lines(settings: ProgramSettings) -> Iterator[str]:
+    for name in ("parallelism", "checkpoint_interval_ms", "updating_ttl_ms", "allowed_lateness_ms"):
+        if value := getattr(settings, name):
+            yield f"set {name} = {value}"
+
+
+def _node_lines(program: Program, node: Node) -> Iterator[str]:
+    limit = f" (at most {node.parallelism})" if node.parallelism else ""
+    yield f"node {node.key}{limit}"
+    for edge in program.inputs_of(node.key):
+        yield " ".join(filter(None, ["  from", edge.source, _edge_text(edge)]))
+    for operator in node.operators:
+        yield from (f"  {line}" for line in _operator_lines(operator))
+
+
+def _operator_lines(operator: Operator) -> Iterator[str]:
+    match operator.kind:
+        case ConnectorSource(connector, table, options, metadata):
+            yield f"source {operator.key}: {connector} {table}{_options_text(options)}"
+            for column, name in sorted(metadata.items()):
+                yield f"  metadata {column} = {name}"
+        case ConnectorSink(connector, table, options, schema):
+            yield f"sink {operator.key}: {connector} {table}{_options_text(options)}"
+            yield f"  <- {_schema_text(schema)}"
+        case ArrowValue(sql):
+            yield f"value {operator.key}: {operator.description}"
+            yield f"  {sql}"
+        case _:
+            assert_never(operator.kind)
+    if operator.output is not None:
+        yield f"  -> {_schema_text(operator.output)}"
+
+
+def _options_text(options: Mapping[str, str]) -> str:
+    return "".join(f" {name}={_shown(name, value)!r}" for name, value in sorted(options.items()))
+
+
+def _shown(name: str, value: str) -> object:
+    is_template = value.startswith("{{") and value.endswith("}}")
+    return MASK if looks_secret(name) and not is_template else redact(value)
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return ", ".join(map(_field_text, schema))
+
+
+def _field_text(field: pa.Field) -> str:
+    kind = (field.metadata or {}).get(b"penstock.type", b"").decode() or str(field.type)
+    return f"{field.name} {kind}{'' if field.nullable else ' not null'}"
+
+
+def _edge_text(edge: Edge) -> str:
+    kind = "" if edge.kind is EdgeKind.FORWARD else " ".join(["shuffle", *edge.keys])
+    output = "" if edge.output is Output.ROWS else "dead letters"
+    return ", ".join(filter(None, [kind, output]))
+
+
+def _label(text: str) -> str:
+    """Text that Mermaid takes for text."""
+    return re.sub(r'[&<>"#|]', lambda match: f"#{ord(match.group())};", text)
