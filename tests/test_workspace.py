@@ -45,9 +45,15 @@ def test_services_never_import_each_other(service: str) -> None:
     assert not [found for found in imports_of(ROOT / "services" / service) if found[1].startswith(others)]
 
 
-def test_libs_never_import_services() -> None:
+def test_no_lib_but_the_command_imports_services() -> None:
     services = tuple(f"penstock.{service}" for service in SERVICES)
-    assert not [found for found in imports_of(ROOT / "libs") if found[1].startswith(services)]
+    libs = [path for path in (ROOT / "libs").iterdir() if path.name != "cli"]
+    assert not [found for lib in libs for found in imports_of(lib) if found[1].startswith(services)]
+
+
+def test_every_member_is_in_the_types_path() -> None:
+    paths = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["mypy_path"]
+    assert {f"{member.relative_to(ROOT)}/src" for member in MEMBERS} <= set(paths)
 
 
 def test_only_the_spark_library_imports_pyspark() -> None:
@@ -92,6 +98,9 @@ def test_wheels_carry_the_bridge_and_the_defaults(tmp_path: Path) -> None:
     assert f"penstock/spark/jvm/{bridge.jar_name()}" in names
     assert {
         "penstock/common/defaults.toml",
+        "penstock/common/migrations/0001_initial.sql",
+        "penstock/common/proto/program_pb2.py",
+        "penstock/controller/queries.sql",
         "penstock/spark/jvm/Main.scala",
         "penstock/spark/jvm/log4j2.properties",
     } <= names

@@ -21,8 +21,8 @@ SQUARES = """
 CREATE TABLE impulse WITH (connector = 'impulse', event_rate = '100');
 SELECT counter, counter * counter AS square FROM impulse;
 """
-PORTS = ("API__PORT", "API__ADMIN_PORT", "CONTROLLER__RPC_PORT", "CONTROLLER__ADMIN_PORT", "COMPILER__RPC_PORT")
-PORTS += ("COMPILER__ADMIN_PORT", "NODE__RPC_PORT", "NODE__ADMIN_PORT")
+PORTS = ("API__PORT", "CONTROLLER__RPC_PORT", "COMPILER__RPC_PORT", "NODE__RPC_PORT")
+ADMIN_PORTS = ("API__ADMIN_PORT", "CONTROLLER__ADMIN_PORT", "COMPILER__ADMIN_PORT", "NODE__ADMIN_PORT")
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Up:
 
 @asynccontextmanager
 async def penstock_up(folder: Path) -> AsyncIterator[Up]:
-    ports = {f"PENSTOCK__{name}": str(free_port()) for name in PORTS}
+    ports = {f"PENSTOCK__{name}": str(free_port()) for name in (*PORTS, *ADMIN_PORTS)}
     log = folder / "up.log"
     with log.open("wb") as output:
         process = psutil.Popen(
@@ -59,7 +59,7 @@ async def penstock_up(folder: Path) -> AsyncIterator[Up]:
 
 
 async def all_gone(family: list[psutil.Process], within_seconds: float) -> None:
-    gone, alive = await asyncio.to_thread(psutil.wait_procs, family, timeout=within_seconds)
+    _gone, alive = await asyncio.to_thread(psutil.wait_procs, family, timeout=within_seconds)
     assert not alive, alive
 
 
