@@ -1,0 +1,190 @@
+"""Rows to newline-delimited JSON, by joining texts of whole columns: no value passes through Python.
+
+Timestamps and times have a fraction only if there is one, of 3 digits or, if these are not enough, of 6. A timestamp
+with a zone is written in UTC with a Z. Decimals are numbers with all their digits. NaN and the infinities are null,
+since JSON has none of them. Binary is base64. A null is written as null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.connectors.base import TIMESTAMP_COLUMN
+from penstock.connectors.errors import UnsupportedType
+from penstock.connectors.formats.json_line import is_json
+
+TimestampFormat = Literal["rfc3339", "unix_millis"]
+
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""Of a batch that is encoded in one piece; an Arrow string array ends at 2 GiB, and text takes more room."""
+_SECOND: Final = 1_000_000
+_MILLISECOND: Final = 1_000
+_ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in range(0x20)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of a column; null where the column is. `quoted`: still to be put in quotes."""
+
+    values: Any
+    quoted: bool = False
+
+
+class JsonEncoder:
+    """Encodes batches of one schema; `_timestamp` is left out."""
+
+    def __init__(self, schema: pa.Schema, timestamp_format: TimestampFormat = "rfc3339") -> None:
+        """Raises UnsupportedType for a column that JSON cannot hold."""
+        self._timestamps_as_text = timestamp_format == "rfc3339"
+        self._columns = [(index, f) for index, f in enumerate(schema) if f.name != TIMESTAMP_COLUMN]
+        for _, column in self._columns:
+            self._text(pa.array([], column.type), column)
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """The rows as complete lines."""
+        if batch.nbytes > _MOST_BYTES and batch.num_rows > 1:
+            middle = batch.num_rows // 2
+            return self.encode(batch.slice(0, middle)) + self.encode(batch.slice(middle))
+        members = [(column, batch.column(index)) for index, column in self._columns]
+        text = self._object(members, batch.num_rows, end="}\n")
+        if not len(text):
+            return b""
+        _, offsets, data = text.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
+        return memoryview(data)[bounds[0] : bounds[1]].tobytes()
+
+    def _object(self, members: list[tuple[pa.Field, Any]], count: int, end: str) -> Any:
+        parts: list[Any] = []
+        before = "{"
+        for column, array in members:
+            text = self._text(array, column)
+            quote = '"' if text.quoted and not text.values.null_count else ""
+            parts += [before + json.dumps(column.name, ensure_ascii=False) + ":" + quote, _literal(text)]
+            before = quote + ","
+        if not parts:
+            return pa.repeat(pa.scalar("{" + end), count)
+        return pc.binary_join_element_wise(*parts, before[:-1] + end, "")
+
+    def _text(self, array: Any, column: pa.Field) -> _Text:
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            return self._text(array.cast(kind.value_type), pa.field(column.name, kind.value_type))
+        if pa.types.is_struct(kind):
+            return self._struct(array, kind)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return self._list(array, kind)
+        if pa.types.is_timestamp(kind) and not self._timestamps_as_text:
+            return _Text(array.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).cast(pa.string()))
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            text = array.cast(pa.string())
+            return _Text(text) if is_json(column) else _Text(_escaped(text), quoted=True)
+        return _scalar_text(array, column)
+
+    def _struct(self, array: Any, kind: pa.DataType) -> _Text:
+        members = [(member, array.field(i)) for i, member in enumerate(kind)]
+        text = self._object(members, len(array), end="}")
+        return _Text(_null_where(array, text))
+
+    def _list(self, array: Any, kind: pa.DataType) -> _Text:
+        items = self._text(array.flatten(), kind.value_field)
+        quote = '"' if items.quoted and not items.values.null_count else ""
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int32)
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), _literal(items)), f"{quote},{quote}")
+        text = pc.binary_join_element_wise("[" + quote, joined, quote + "]", "")
+        if quote:
+            text = pc.if_else(pc.equal(lengths, 0), "[]", text)
+        return _Text(_null_where(array, text))
+
+
+def _literal(text: _Text) -> Any:
+    """The text with null for nulls, and then also with its quotes."""
+    if not text.values.null_count:
+        return text.values
+    values = pc.binary_join_element_wise('"', text.values, '"', "") if text.quoted else text.values
+    return pc.fill_null(values, "null")
+
+
+def _null_where(array: Any, text: Any) -> Any:
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string())) if array.null_count else text
+
+
+def _scalar_text(array: Any, column: pa.Field) -> _Text:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+        return _Text(array.cast(pa.string()))
+    if pa.types.is_floating(kind):
+        finite = pc.is_finite(array)
+        return _Text(pc.if_else(finite, array, pa.scalar(None, kind)).cast(pa.string()))
+    if pa.types.is_timestamp(kind):
+        return _Text(_timestamp_text(array, kind), quoted=True)
+    if pa.types.is_date(kind):
+        return _Text(array.cast(pa.string()), quoted=True)
+    if kind == pa.time64("us"):
+        return _Text(_shortest(array, (pa.time32("s"), pa.time32("ms"), kind), _as_text), quoted=True)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _Text(pl.Series(array).bin.encode("base64").to_arrow().cast(pa.string()), quoted=True)
+    raise UnsupportedType(f"column {column.name}: JSON cannot hold {kind}")
+
+
+def _timestamp_text(array: Any, kind: pa.DataType) -> Any:
+    naive = array.cast(pa.timestamp("us"))
+    text = _shortest(naive, (pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us")), _as_iso_text)
+    return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")
+
+
+def _as_text(array: Any) -> Any:
+    return array.cast(pa.string())
+
+
+def _as_iso_text(array: Any) -> Any:
+    return pc.replace_substring(array.cast(pa.string()), " ", "T", max_replacements=1)
+
+
+def _shortest(array: Any, kinds: tuple[Any, Any, Any], to_text: Callable[[Any], Any]) -> Any:
+    """The text of each value in the coarsest of seconds, milliseconds and microseconds that holds it."""
+    seconds, milliseconds, microseconds = kinds
+    values = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
+    whole_second, whole_millisecond = values % _SECOND == 0, values % _MILLISECOND == 0
+    if whole_second.all():
+        return to_text(array.cast(seconds))
+    finer = milliseconds if whole_millisecond.all() else microseconds
+    text = to_text(array.cast(finer))
+    if finer is microseconds and whole_millisecond.any():
+        text = _replaced(text, whole_millisecond, to_text(array.cast(milliseconds, safe=False)))
+    if whole_second.any():
+        text = _replaced(text, whole_second, to_text(array.cast(seconds, safe=False)))
+    return text
+
+
+def _replaced(text: Any, where: npt.NDArray[np.bool_], by: Any) -> Any:
+    return pc.if_else(pa.array(where), by, text)
+
+
+def _escaped(text: Any) -> Any:
+    """With backslashes before what cannot be in a JSON string as it is; most columns have nothing of it."""
+    content = _content(text)
+    if not ((content < 0x20) | (content == ord('"')) | (content == ord("\\"))).any():
+        return text
+    for plain in ("\\", '"'):
+        text = pc.replace_substring(text, plain, "\\" + plain)
+    for byte in np.unique(content[content < 0x20]).tolist():
+        text = pc.replace_substring(text, chr(byte), _ESCAPES[byte])
+    return text
+
+
+def _content(text: Any) -> npt.NDArray[np.uint8]:
+    _, offsets, data = text.buffers()
+    if data is None or not len(text):
+        return np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
+    return np.frombuffer(data, np.uint8)[bounds[0] : bounds[1]]

@@ -1,0 +1,65 @@
+"""Keeping to a rate without drift: each event has its time, counted from the start, and lateness is made up for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+Clock = Callable[[], float]
+Sleep = Callable[[float], Awaitable[None]]
+
+TICK_SECONDS: Final = 0.005
+"""About how often a paced source emits: often enough for latency, seldom enough to have rows to emit together."""
+
+
+class Pacer:
+    """The times of numbered events, of which the first is due when the pacer is first asked."""
+
+    def __init__(
+        self,
+        per_second: float,
+        *,
+        clock: Clock = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        tick_seconds: float = TICK_SECONDS,
+    ) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._tick_seconds = tick_seconds
+        self._started_at: float | None = None
+        self._woken_at = float("-inf")
+
+    def due(self) -> int:
+        """How many events are due by now: those with a number less than this."""
+        return int((self._clock() - self._start()) * self._per_second) + 1
+
+    async def wait_for(self, number: int) -> None:
+        """Returns when an event is due, at the earliest one tick after the last time."""
+        at = max(self._start() + number / self._per_second, self._woken_at + self._tick_seconds)
+        while (remaining := at - self._clock()) > 0:
+            await self._sleep(remaining)
+        self._woken_at = self._clock()
+
+    def _start(self) -> float:
+        if self._started_at is None:
+            self._started_at = self._clock()
+        return self._started_at
+
+
+class Throttle:
+    """Lets amounts through at a rate; time that was not used is not made up for."""
+
+    def __init__(self, per_second: float, *, clock: Clock = time.monotonic, sleep: Sleep = asyncio.sleep) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._free_at = float("-inf")
+
+    async def take(self, amount: int) -> None:
+        """Returns when an amount is through."""
+        self._free_at = max(self._free_at, self._clock()) + amount / self._per_second
+        while (remaining := self._free_at - self._clock()) > 0:
+            await self._sleep(remaining)
