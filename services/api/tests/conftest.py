@@ -12,7 +12,7 @@ import pytest
 
 from penstock.api.service import serve
 from penstock.api.settings import ApiSettings
-from penstock.api.testing import FakeCompiler, FakeController
+from penstock.api.testing import FakeCompiler, FakeController, api_process
 from penstock.common import rpc
 from penstock.common.bus import Bus, NatsSettings
 from penstock.common.config import load_config
@@ -64,7 +64,7 @@ class Api:
 async def running(settings: ApiSettings, pool: Pool, bus: Bus) -> AsyncIterator[str]:
     """The URL of an api that is up while the block lasts."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(settings, rpc=RPC, pool=pool, bus=bus, ready=ready.set_result))
+    task = asyncio.create_task(serve(api_process(), settings, pool=pool, bus=bus, ready=ready.set_result))
     await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
     if not ready.done():
         await task
@@ -105,7 +105,8 @@ async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
 
 @pytest.fixture
 async def api(pool: Pool, bus: Bus) -> AsyncIterator[Api]:
-    compiler, controller = FakeCompiler(), FakeController()
+    # The api calls only what the fake has.
+    compiler, controller = FakeCompiler(), FakeController()  # type: ignore[abstract]
     compiler_server = await rpc.serve(
         lambda server: add_CompilerServiceServicer_to_server(compiler, server),
         host="127.0.0.1",
@@ -121,6 +122,7 @@ async def api(pool: Pool, bus: Bus) -> AsyncIterator[Api]:
     settings = CONFIG.section("api", ApiSettings).model_copy(
         update={
             "port": 0,
+            "admin_port": 0,
             "compiler": f"127.0.0.1:{compiler_server.port}",
             "controller": f"127.0.0.1:{controller_server.port}",
         }

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from penstock.api.store import Store
 from penstock.api.testing import sample_program
 from penstock.common import subjects
 from penstock.common.ids import JobId, PipelineId
@@ -178,10 +180,6 @@ async def test_unknown_pipelines_are_not_found(api: Any, method: str, path: str)
 
 
 async def test_previews_are_stopped_and_then_deleted(api: Any, pool: Any, bus: Any) -> None:
-    from datetime import timedelta
-
-    from penstock.api.store import Store
-
     kept = await api.create()
     preview = (await api.client.post("/pipelines/preview", json={"query": "SELECT 1"})).json()
     store = Store(pool)

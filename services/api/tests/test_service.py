@@ -8,11 +8,8 @@ import httpx
 import pytest
 
 from penstock.api.service import serve
-from penstock.common.config import load_config
+from penstock.api.testing import api_process
 from penstock.common.errors import SettingsError
-from penstock.common.rpc import RpcSettings
-
-RPC = load_config(environment={}).section("rpc", RpcSettings)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,7 @@ async def test_absent_database_is_unavailable_and_ping_is_not(api: Any) -> None:
 async def test_token_is_asked_for_by_all_but_ping(api: Any, pool: Any, bus: Any) -> None:
     settings = api.settings.model_copy(update={"token": "abc"})
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(settings, rpc=RPC, pool=pool, bus=bus, ready=ready.set_result))
+    task = asyncio.create_task(serve(api_process(), settings, pool=pool, bus=bus, ready=ready.set_result))
     async with httpx.AsyncClient(base_url=f"{await ready}/api/v1") as client:
         assert (await client.get("/ping")).status_code == 200
         for headers in ({}, {"authorization": "Bearer abd"}, {"authorization": "abc"}):
@@ -116,14 +113,14 @@ async def test_other_names_for_this_machine_are_refused_without_a_token(api: Any
 async def test_api_is_not_served_beyond_this_machine_without_a_token(api: Any, pool: Any, bus: Any) -> None:
     settings = api.settings.model_copy(update={"host": "0.0.0.0"})
     with pytest.raises(SettingsError, match="without a token"):
-        await serve(settings, rpc=RPC, pool=pool, bus=bus)
+        await serve(api_process(), settings, pool=pool, bus=bus)
 
 
 async def test_taken_port_is_a_readable_error(api: Any, pool: Any, bus: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = api.settings.model_copy(update={"port": taken.getsockname()[1]})
         with pytest.raises(SettingsError, match="cannot serve HTTP") as raised:
-            await serve(settings, rpc=RPC, pool=pool, bus=bus)
+            await serve(api_process(), settings, pool=pool, bus=bus)
     assert raised.value.hint is not None
 
 
@@ -131,7 +128,7 @@ async def test_stopping_ends_open_streams_at_once(api: Any, pool: Any, bus: Any)
     job = (await api.create())["job_id"]
     await api.set_state(job, "running")
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(api.settings, rpc=RPC, pool=pool, bus=bus, ready=ready.set_result))
+    task = asyncio.create_task(serve(api_process(), api.settings, pool=pool, bus=bus, ready=ready.set_result))
     async with (
         httpx.AsyncClient(base_url=f"{await ready}/api/v1") as client,
         client.stream("GET", f"/jobs/{job}/output") as response,

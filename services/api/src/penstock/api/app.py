@@ -10,7 +10,8 @@ from opentelemetry.trace import Tracer
 
 from penstock.api import http_errors
 from penstock.api.context import Context
-from penstock.api.guard import PREFIX, Guard, Trace
+from penstock.api.guard import PREFIX, Guard
+from penstock.api.observation import Observe, RequestMetrics
 from penstock.api.routes import cluster, jobs, pipelines
 
 _DESCRIPTION = """\
@@ -26,7 +27,7 @@ _TAGS = [
 ]
 
 
-def create_app(context: Context, tracer: Tracer) -> FastAPI:
+def create_app(context: Context, tracer: Tracer, metrics: RequestMetrics) -> FastAPI:
     """The application over the parts of a running api."""
     app = FastAPI(
         title="Penstock",
@@ -45,7 +46,7 @@ def create_app(context: Context, tracer: Tracer) -> FastAPI:
         app.include_router(router, prefix=PREFIX)
     http_errors.install(app)
     app.add_middleware(Guard, token=context.settings.token, max_body=context.settings.max_body)
-    app.add_middleware(Trace, tracer=tracer)
+    app.add_middleware(Observe, tracer=tracer, metrics=metrics)
     return app
 
 

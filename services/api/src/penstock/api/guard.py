@@ -1,12 +1,10 @@
-"""What stands before every request: who may ask, how much may be sent, and a trace of it."""
+"""What stands before every request: who may ask, and how much may be sent."""
 
 from __future__ import annotations
 
 import hmac
-from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from opentelemetry import propagate, trace
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -85,39 +83,3 @@ def _replaying(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-class Trace:
-    """A span for each request, continuing its sender's trace."""
-
-    def __init__(self, app: ASGIApp, *, tracer: trace.Tracer) -> None:
-        self._app = app
-        self._tracer = tracer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        method, path = scope["method"], scope["path"]
-        context = propagate.extract(dict(Headers(scope=scope)))
-        attributes = {"http.request.method": method, "url.path": path}
-        with self._tracer.start_as_current_span(
-            method, context, kind=trace.SpanKind.SERVER, attributes=attributes
-        ) as span:
-
-            async def sending(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    _note_answer(span, scope, message["status"])
-                await send(message)
-
-            await self._app(scope, receive, sending)
-
-
-def _note_answer(span: trace.Span, scope: Scope, status: int) -> None:
-    route = getattr(scope.get("route"), "path", None)
-    if route is not None:
-        span.update_name(f"{scope['method']} {route}")
-        span.set_attribute("http.route", route)
-    span.set_attribute("http.response.status_code", status)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        span.set_status(trace.StatusCode.ERROR)

@@ -321,10 +321,10 @@ class JobMetrics(Answer):
 class Connector(Answer):
     name: str
     description: str
-    source: dict[str, Any] | None = Field(
-        description="options of a source, as a JSON schema; none when it cannot be one"
-    )
-    sink: dict[str, Any] | None = Field(description="options of a sink, as a JSON schema; none when it cannot be one")
+    source: dict[str, Any] | None = Field(description="of a source, as a JSON schema; none when it cannot be one")
+    sink: dict[str, Any] | None = Field(description="of a sink, as a JSON schema; none when it cannot be one")
+    metadata: list[Column] = Field(description="what METADATA FROM can name")
+    columns: list[Column] | None = Field(description="of a source; none where CREATE TABLE must name them")
 
 
 class Node(Answer):

@@ -1,4 +1,4 @@
-"""The api as a service: HTTP, and the ends of previews."""
+"""The api as a service: HTTP, its admin pages, and the ends of previews."""
 
 from __future__ import annotations
 
@@ -7,47 +7,78 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import structlog
-from opentelemetry import trace
 
 from penstock.api.app import create_app
 from penstock.api.context import Context, Notifications
-from penstock.api.http_server import bind, serve_http, url_of
+from penstock.api.observation import RequestMetrics
 from penstock.api.peers import Compiler, Controller
 from penstock.api.previews import end_previews
 from penstock.api.settings import ApiSettings
 from penstock.api.store import Store
-from penstock.common.database import Pool
+from penstock.common import service
+from penstock.common.admin import AdminSettings, serve_admin
+from penstock.common.bus import Bus, NatsSettings
+from penstock.common.database import DatabaseSettings, Pool, migrate, open_database
 from penstock.common.errors import SettingsError
 from penstock.common.events import LogEvent
+from penstock.common.http_server import serve_http
 from penstock.common.rpc import RpcSettings, is_loopback
+
+_GRACE_SECONDS = 2
 
 log = structlog.get_logger(__name__)
 
 
+async def run(process: service.Context) -> None:
+    """The api as a process of its own."""
+    config = process.config
+    database, nats = config.section("database", DatabaseSettings), config.section("nats", NatsSettings)
+    for name, url in (("database.url", database.url), ("nats.url", nats.url)):
+        if not url:
+            raise SettingsError(f"{name} is not set", hint="`penstock up` starts everything that is needed, embedded")
+    async with AsyncExitStack() as stack:
+        pool = await open_database(database.url, database)
+        stack.push_async_callback(pool.close)
+        await migrate(pool)
+        bus = await Bus.connect(nats.url, nats)
+        stack.push_async_callback(bus.close)
+        await serve(process, config.section("api", ApiSettings), pool=pool, bus=bus)
+
+
 async def serve(
+    process: service.Context,
     settings: ApiSettings,
     *,
-    rpc: RpcSettings,
     pool: Pool,
     bus: Notifications,
-    tracer: trace.Tracer | None = None,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until cancelled; `ready` is told the URL once requests are taken. The pool and the bus stay open."""
     if not settings.token and not is_loopback(settings.host):
         hint = "set api.token to a secret that clients send, or serve on 127.0.0.1"
         raise SettingsError(f"refusing to serve the api on {settings.host} without a token", hint=hint)
+    rpc = process.config.section("rpc", RpcSettings)
     async with AsyncExitStack() as stack:
         compiler = Compiler(settings.compiler, rpc, settings.compile_timeout)
         stack.push_async_callback(compiler.close)
         controller = Controller(settings.controller, rpc)
         stack.push_async_callback(controller.close)
         context = Context(settings, Store(pool), compiler, controller, bus)
-        listener = stack.enter_context(await asyncio.to_thread(bind, settings.host, settings.port))
-        app = create_app(context, tracer or trace.NoOpTracer())
+        app = create_app(context, process.tracing.tracer(__name__), RequestMetrics(process.registry))
+        server = await serve_http(app, host=settings.host, port=settings.port, grace_seconds=_GRACE_SECONDS)
+        stack.push_async_callback(server.close)
+        # Before the server is closed: streams of events would else hold it up.
+        stack.callback(context.stopping.set)
+        admin = await serve_admin(
+            "api",
+            host=process.config.section("admin", AdminSettings).host,
+            port=settings.admin_port,
+            config=process.config,
+            registry=process.registry,
+            checks={"database": context.store.ping},
+        )
+        stack.push_async_callback(admin.close)
+        log.info(LogEvent.API_SERVING, url=server.url)
+        ready(server.url)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(serve_http(app, listener, context.stopping), name="api-http")
             tasks.create_task(end_previews(context), name="api-previews")
-            url = url_of(listener)
-            log.info(LogEvent.API_SERVING, url=url)
-            ready(url)

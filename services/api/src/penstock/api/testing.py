@@ -8,7 +8,10 @@ from typing import Any
 
 import grpc.aio
 import pyarrow as pa
+from prometheus_client import CollectorRegistry
 
+from penstock.common import service
+from penstock.common.config import load_config
 from penstock.common.errors import NotFound
 from penstock.common.program import (
     ArrowValue,
@@ -26,6 +29,7 @@ from penstock.common.proto import compiler_pb2 as compiler
 from penstock.common.proto import controller_pb2 as controller
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceServicer
 from penstock.common.proto.controller_pb2_grpc import ControllerServiceServicer
+from penstock.common.telemetry import Tracing
 
 SCHEMA = pa.schema([pa.field("counter", pa.int64(), nullable=False)])
 
@@ -96,3 +100,8 @@ class FakeController(ControllerServiceServicer):
         if self.metrics is None:
             raise NotFound(f"no job {request.job_id} is running")
         return self.metrics
+
+
+def api_process() -> service.Context:
+    """What the api's process would give it."""
+    return service.Context("api", load_config(environment={}), Tracing(None), CollectorRegistry())

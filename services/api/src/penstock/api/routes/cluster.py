@@ -8,6 +8,7 @@ from fastapi import APIRouter
 
 from penstock.api.context import InContext, errors
 from penstock.api.schemas import Collection, Connector, Node, Ping, Worker
+from penstock.connectors import registry
 
 router = APIRouter(tags=["cluster"])
 
@@ -15,7 +16,7 @@ router = APIRouter(tags=["cluster"])
 @router.get("/connectors", responses=errors())
 async def list_connectors() -> Collection[Connector]:
     """The systems that tables can be in, with the options of each."""
-    return Collection(data=[])
+    return Collection(data=[Connector.model_validate(one) for one in registry.option_schemas()])
 
 
 @router.get("/nodes", responses=errors())
