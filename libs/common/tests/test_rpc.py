@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
@@ -27,6 +33,7 @@ from penstock.common.errors import (
 from penstock.common.rpc import RpcServer, RpcSettings, calling, connect, serve
 
 Handler = Callable[[str], Awaitable[str]]
+PrivateKey = ec.EllipticCurvePrivateKey
 
 
 class LostThing(ExternalError):
@@ -232,6 +239,61 @@ async def test_a_port_in_use_is_a_settings_error() -> None:
             await start(echo, settings(), server.port)
     finally:
         await server.close()
+
+
+def write_certificates(folder: Path, *names: str) -> None:
+    """An authority, and a certificate of 127.0.0.1 signed by it for each name."""
+    now = datetime.now(UTC)
+
+    def certificate(name: str, key: PrivateKey, issuer: str, signer: PrivateKey, authority: bool) -> x509.Certificate:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(minutes=5))
+            .not_valid_after(now + timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+            .sign(signer, hashes.SHA256())
+        )
+
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority = certificate("authority", authority_key, "authority", authority_key, authority=True)
+    (folder / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    for name in names:
+        key = ec.generate_private_key(ec.SECP256R1())
+        signed = certificate(name, key, "authority", authority_key, authority=False)
+        (folder / f"{name}.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        (folder / f"{name}.key").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+
+
+async def test_with_tls_only_who_has_a_certificate_of_the_authority_is_answered(tmp_path: Path) -> None:
+    write_certificates(tmp_path, "service")
+    authority = str(tmp_path / "ca.pem")
+    pair = {"tls_cert": str(tmp_path / "service.pem"), "tls_key": str(tmp_path / "service.key")}
+    used = settings(tls_ca=authority, **pair)
+    server = await start(echo, used)
+    try:
+        assert await ask(server.port, used, "a") == "echo a"
+        for refused in (settings(), settings(tls_ca=authority)):
+            with pytest.raises(PeerUnavailable):
+                await ask(server.port, refused)
+    finally:
+        await server.close()
+
+
+async def test_an_unreadable_certificate_is_a_settings_error(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.pem")
+    with pytest.raises(SettingsError, match="tls_key"):
+        await start(echo, settings(tls_cert=missing, tls_key=missing))
+    with pytest.raises(SettingsError, match="tls_ca"):
+        connect("127.0.0.1:1", settings(tls_ca=missing))
 
 
 async def test_half_of_a_tls_pair_is_a_settings_error() -> None:

@@ -109,9 +109,9 @@ async def run_guarded(command: ServerCommand) -> tuple[int, str]:
     assert process.stdin is not None and process.stdout is not None
     try:
         output = await process.stdout.read()
-        code = await process.wait()
     finally:
         process.stdin.close()
+        code = await process.wait()
     lines = output.decode(errors="replace").splitlines()
     return code, "\n".join(line for line in lines if not line.startswith(guardian.PID_LINE))
 
