@@ -1,0 +1,36 @@
+"""Rescaling: the job is stopped, to be scheduled at another parallelism. Without checkpoints it starts over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.common.jobs import JobState, StopMode
+from penstock.controller.records import Failure, JobConfig
+from penstock.controller.states.draining import Context, Drained, Interrupted, drain
+from penstock.controller.states.machine import Move
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    interrupted: bool
+    failure: Failure | None
+
+
+def decide(facts: Facts) -> Move:
+    if facts.interrupted:
+        return Move(JobState.STOPPING)
+    if facts.failure is not None and facts.failure.is_fatal:
+        return Move(JobState.FAILING, facts.failure)
+    return Move(JobState.SCHEDULING)
+
+
+def _derive_mode(config: JobConfig) -> StopMode | None:
+    return StopMode.GRACEFUL if config.stop_mode is StopMode.NONE else None
+
+
+async def run(context: Context) -> Move:
+    match await drain(context, _derive_mode):
+        case Interrupted():
+            return decide(Facts(interrupted=True, failure=None))
+        case Drained(failure):
+            return decide(Facts(interrupted=False, failure=failure))
