@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
@@ -13,8 +12,7 @@ import structlog
 
 from penstock.common.errors import InternalError, PenstockError
 from penstock.common.events import LogEvent
-from penstock.common.ids import Generation, JobId, PipelineId
-from penstock.common.program import Program
+from penstock.worker.assignment import Assignment
 from penstock.worker.metrics import SubtaskMetrics
 from penstock.worker.reports import Reporter
 from penstock.worker.subtask import Subtask, Surroundings
@@ -30,25 +28,6 @@ class TaskState(Enum):
     RUNNING = "running"
     FINISHED = "finished"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The job that a worker runs; reports of an old generation are refused."""
-
-    id: JobId
-    pipeline: PipelineId
-    generation: Generation
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a worker is asked to run."""
-
-    job: Job
-    program: Program
-    tasks: tuple[TaskId, ...]
-    """Those of this worker."""
 
 
 class Execution:

@@ -41,25 +41,26 @@ class Waits:
     def waiting(self) -> Iterator[None]:
         """The block that waits; one at a time."""
         self._since = self._clock()
+        self._sample(self._since)
         try:
             yield
         finally:
             now = self._clock()
-            self._waited += now - self._since
-            self._since = None
+            self._waited, self._since = self._total(now), None
             self._sample(now)
 
     def share(self) -> float:
-        """From 0, never waited, to 1, did nothing but wait."""
+        """From 0, never waited, to 1, did nothing but wait. Changes nothing, so that any thread may ask."""
         now = self._clock()
-        self._sample(now)
-        started_at, waited = self._samples[0]
-        if len(self._samples) > 1 and started_at < now - _WINDOW_SECONDS:
-            next_at, next_waited = self._samples[1]
-            cut = (now - _WINDOW_SECONDS - started_at) / (next_at - started_at)
-            started_at, waited = now - _WINDOW_SECONDS, waited + cut * (next_waited - waited)
-        span = now - started_at
-        return min(1.0, (self._total(now) - waited) / span) if span > 0 else 0.0
+        begin = now - _WINDOW_SECONDS
+        samples = (*self._samples, (now, self._total(now)))
+        before = max((index for index, (at, _) in enumerate(samples) if at <= begin), default=None)
+        if before is None:
+            start_at, waited = samples[0]
+        else:
+            (at, total), (next_at, next_total) = samples[before], samples[before + 1]
+            start_at, waited = begin, total + (next_total - total) * (begin - at) / (next_at - at)
+        return min(1.0, (samples[-1][1] - waited) / (now - start_at)) if now > start_at else 0.0
 
     def _total(self, now: float) -> float:
         return self._waited + (0.0 if self._since is None else now - self._since)

@@ -18,6 +18,7 @@ from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
 from penstock.common.proto.error_pb2 import ErrorDetail
 from penstock.common.rpc import RpcSettings, calling
 from penstock.common.rpc_errors import encode_error
+from penstock.worker.assignment import Job
 from penstock.worker.metrics import SubtaskMetrics
 from penstock.worker.wiring import TaskId
 
@@ -54,6 +55,10 @@ class Reporter(Protocol):
         """Returns when there is room for more."""
         ...
 
+    async def delivered(self) -> None:
+        """Waits until every report so far has arrived or was refused."""
+        ...
+
 
 _Call = Callable[[], Awaitable[object]]
 
@@ -64,13 +69,11 @@ class ControllerReporter:
     What waits is bounded by the number of subtasks: each is reported a few times in its life.
     """
 
-    def __init__(
-        self, channel: grpc.aio.Channel, settings: RpcSettings, worker: WorkerId, job: proto.TaskOwner
-    ) -> None:
+    def __init__(self, channel: grpc.aio.Channel, settings: RpcSettings, worker: WorkerId, job: Job) -> None:
         self._controller = ControllerServiceStub(channel)
         self._settings = settings
         self._worker = worker
-        self._job = job
+        self._job = job.to_proto()
         self._reports: asyncio.Queue[tuple[str, _Call]] = asyncio.Queue()
 
     def task_started(self, task: TaskId) -> None:
@@ -109,7 +112,6 @@ class ControllerReporter:
             self._reports.task_done()
 
     async def delivered(self) -> None:
-        """Waits until every report so far has arrived or was refused."""
         await self._reports.join()
 
     def _put(self, name: str, call: _Call) -> None:

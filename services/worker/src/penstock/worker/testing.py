@@ -36,8 +36,8 @@ from penstock.connectors.base import (
     TableSpec,
 )
 from penstock.spark import FragmentSpec
+from penstock.worker.assignment import Assignment, Job
 from penstock.worker.channels import Batches
-from penstock.worker.engine import Assignment, Job
 from penstock.worker.metrics import SubtaskMetrics
 from penstock.worker.reports import OutputRows
 from penstock.worker.stages import Pace, PlannedFragment
@@ -198,6 +198,8 @@ class MemoryReporter:
 
     async def send_output(self, rows: OutputRows) -> None:
         self.output.append(rows)
+
+    async def delivered(self) -> None: ...
 
 
 class NoOutput:

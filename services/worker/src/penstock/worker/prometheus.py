@@ -1,0 +1,89 @@
+"""The subtasks' metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.common.ids import WorkerId
+from penstock.worker.metrics import LATENCY_BOUNDS_MS, LatencyHistogram, SubtaskMetrics
+from penstock.worker.worker import Worker
+
+_LABELS: Final = ("job", "node", "subtask")
+_EVERY: Final = 8
+"""Of the bounds, which are closer than a dashboard needs, every so manieth is shown."""
+
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[SubtaskMetrics], int]], ...]] = (
+    ("rows_in", "Rows that came in", lambda metrics: metrics.rows_in),
+    ("rows_out", "Rows that went out", lambda metrics: metrics.rows_out),
+    ("bytes_in", "Bytes that came in", lambda metrics: metrics.bytes_in),
+    ("bytes_out", "Bytes that went out", lambda metrics: metrics.bytes_out),
+    ("batches_in", "Batches that came in", lambda metrics: metrics.batches_in),
+    ("batches_out", "Batches that went out", lambda metrics: metrics.batches_out),
+    ("bad_rows", "Rows that could not be decoded", lambda metrics: metrics.bad_rows),
+)
+_GAUGES: Final[tuple[tuple[str, str, Callable[[SubtaskMetrics], float]], ...]] = (
+    ("queued_rows", "Rows that wait in input channels", lambda metrics: metrics.queued_rows),
+    ("backpressure", "Share of the last 5 s that was spent waiting", lambda metrics: metrics.backpressure.share()),
+)
+
+
+class SubtaskCollector(Collector):
+    """Reads the counters of the workers that it was given, when it is asked. One for all workers of a process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._workers: dict[WorkerId, Worker] = {}
+        registry.register(self)
+
+    @contextmanager
+    def showing(self, worker: Worker) -> Iterator[None]:
+        """Shows a worker's subtasks during the block."""
+        self._workers[worker.id] = worker
+        try:
+            yield
+        finally:
+            del self._workers[worker.id]
+
+    def collect(self) -> Iterator[Metric]:
+        executions = [worker.execution for worker in tuple(self._workers.values())]
+        labelled = [
+            ((execution.assignment.job.id, metrics.node, str(metrics.subtask)), metrics)
+            for execution in executions
+            if execution is not None
+            for metrics in execution.metrics
+        ]
+        for name, text, read in _COUNTERS:
+            counter = CounterMetricFamily(f"penstock_subtask_{name}", text, labels=_LABELS)
+            for labels, metrics in labelled:
+                counter.add_metric(labels, read(metrics))
+            yield counter
+        for name, text, value in _GAUGES:
+            gauge = GaugeMetricFamily(f"penstock_subtask_{name}", text, labels=_LABELS)
+            for labels, metrics in labelled:
+                gauge.add_metric(labels, value(metrics))
+            yield gauge
+        yield _latency(labelled)
+
+
+def _latency(labelled: Sequence[tuple[tuple[str, ...], SubtaskMetrics]]) -> Metric:
+    latency = HistogramMetricFamily(
+        "penstock_subtask_latency_seconds", "From a row's event time to its write", labels=_LABELS
+    )
+    for labels, metrics in labelled:
+        if metrics.latency is not None:
+            latency.add_metric(labels, _buckets(metrics.latency), metrics.latency.sum_ms / 1000)
+    return latency
+
+
+def _buckets(latency: LatencyHistogram) -> list[tuple[str, float]]:
+    below = latency.counts.cumsum()
+    shown = [
+        (f"{LATENCY_BOUNDS_MS[index] / 1000:.6g}", float(below[index]))
+        for index in range(0, len(LATENCY_BOUNDS_MS), _EVERY)
+    ]
+    return [*shown, ("+Inf", float(below[-1]))]
