@@ -101,8 +101,12 @@ class Execution:
         """Workers that were never told to start have nothing to stop."""
         for worker in self.live_workers:
             if worker not in self._commanded:
-                self._workers[worker] = frozenset()
-                self._ended[worker] = None
+                self.discard(worker)
+
+    def discard(self, worker: WorkerId) -> None:
+        """A worker has nothing of this execution, and nothing is to be expected of it."""
+        self._workers[worker] = frozenset()
+        self._ended[worker] = None
 
     def record_started(self, task: TaskId) -> None:
         if task in self.tasks:

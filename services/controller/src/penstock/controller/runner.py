@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from penstock.common.errors import DatabaseUnavailable, ErrorDomain, PenstockError, RetryHint
+from penstock.common.errors import DatabaseUnavailable, ErrorDomain, NotFound, PenstockError, RetryHint
 from penstock.common.events import LogEvent
 from penstock.common.ids import PipelineId, WorkerId
 from penstock.common.jobs import JobState, StopMode
@@ -206,12 +206,18 @@ class JobRunner:
             *(self._ports.workers.stop_execution(worker, execution.owner, mode) for worker in live),
             return_exceptions=True,
         )
+        reached = not execution.adopting
         for worker, outcome in zip(live, outcomes, strict=True):
-            if isinstance(outcome, PenstockError):
+            if isinstance(outcome, NotFound):
+                # The call that was to start it never came through.
+                execution.discard(worker.id)
+                self.wake()
+            elif isinstance(outcome, PenstockError):
                 log.warning(LogEvent.WORKER_STOP_FAILED, worker=worker.id, reason=str(outcome))
+                reached = False
             elif isinstance(outcome, BaseException):
                 raise outcome
-        return not any(outcomes) and not execution.adopting
+        return reached
 
     async def close_execution(self, *, force: bool) -> None:
         self._execution = None

@@ -1,0 +1,532 @@
+"""For tests: workers and nodes that speak the real protocol and run nothing, twins of the ports, and desired state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import grpc.aio
+import pyarrow as pa
+from prometheus_client import CollectorRegistry
+
+from penstock.common import service
+from penstock.common.bus import Bus
+from penstock.common.config import load_config
+from penstock.common.database import Pool
+from penstock.common.errors import DatabaseUnavailable, ErrorDomain, PenstockError, RetryHint
+from penstock.common.ids import Generation, JobId, NodeId, PipelineId, WorkerId
+from penstock.common.jobs import JobState, RestartMode, StopMode
+from penstock.common.program import (
+    ConnectorSink,
+    ConnectorSource,
+    Edge,
+    EdgeKind,
+    Node,
+    NodeKey,
+    Operator,
+    OperatorKey,
+    Program,
+    program_to_proto,
+)
+from penstock.common.proto import controller_pb2, node_pb2, worker_pb2
+from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
+from penstock.common.proto.error_pb2 import ErrorDetail
+from penstock.common.proto.jobs_pb2 import SubtaskMetrics
+from penstock.common.proto.node_pb2_grpc import NodeServiceServicer, add_NodeServiceServicer_to_server
+from penstock.common.proto.worker_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
+from penstock.common.rpc import RpcServer, RpcSettings, calling, connect
+from penstock.common.rpc import serve as serve_rpc
+from penstock.common.telemetry import Tracing
+from penstock.controller.records import Entry, JobConfig, JobStatus, TaskId
+from penstock.controller.schedulers.embedded import WorkerFactory
+from penstock.controller.service import Serving, serve
+from penstock.controller.settings import ControllerSettings
+from penstock.controller.store import StoredJob
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_SCHEMA = pa.schema([("value", pa.int64())])
+_BEAT_SECONDS = 0.05
+
+
+def test_settings(**overrides: str) -> ControllerSettings:
+    """The defaults, on free ports and with short waits."""
+    quick = {
+        "rpc_port": "0",
+        "admin_port": "0",
+        "scheduler": "embedded",
+        "poll_interval": "50ms",
+        "tick": "20ms",
+        "heartbeat_timeout": "1s",
+        "node_timeout": "1s",
+        "stop_timeout": "1s",
+        "adopt_timeout": "2s",
+        "restart_backoff": "10ms",
+    }
+    environment = {f"PENSTOCK__CONTROLLER__{key.upper()}": value for key, value in {**quick, **overrides}.items()}
+    return load_config(environment=environment).section("controller", ControllerSettings)
+
+
+test_settings.__test__ = False  # type: ignore[attr-defined]
+
+
+def rpc_settings() -> RpcSettings:
+    return load_config(environment={}).section("rpc", RpcSettings)
+
+
+def pipeline_program(*, shuffle: bool = False, sink_parallelism: int = 0) -> Program:
+    """A source and a sink, each a node of its own."""
+    source = Operator(OperatorKey("op_in"), "read", ConnectorSource("impulse", "impulse", {}), _SCHEMA)
+    sink = Operator(OperatorKey("op_out"), "write", ConnectorSink("preview", "results", {}, _SCHEMA), None)
+    edge = (
+        Edge(NodeKey("in"), NodeKey("out"), EdgeKind.SHUFFLE, ("value",))
+        if shuffle
+        else Edge(NodeKey("in"), NodeKey("out"))
+    )
+    return Program(
+        (Node(NodeKey("in"), "read", (source,)), Node(NodeKey("out"), "write", (sink,), sink_parallelism)), (edge,)
+    )
+
+
+def job_config(job: JobId | None = None, **changes: Any) -> JobConfig:
+    fields: dict[str, Any] = {
+        "id": job or JobId.new(),
+        "pipeline_id": PipelineId.new(),
+        "parallelism": 1,
+        "stop_mode": StopMode.NONE,
+        "restart_nonce": 0,
+        "restart_mode": RestartMode.SAFE,
+        "preview": False,
+        "revision": 1,
+        **changes,
+    }
+    return JobConfig(**fields)
+
+
+class MemoryStore:
+    """The store's twin; `away` makes it as Postgres is when it is not there."""
+
+    def __init__(self, program: Program | None = None) -> None:
+        self.program = program or pipeline_program()
+        self.configs: dict[JobId, JobConfig] = {}
+        self.statuses: dict[JobId, JobStatus] = {}
+        self.entries: list[Entry] = []
+        self.away = False
+
+    async def unsettled_jobs(self) -> tuple[int, tuple[StoredJob, ...]]:
+        jobs = await self.changed_jobs(0)
+        revision = max((job.config.revision for job in jobs), default=0)
+        return revision, tuple(job for job in jobs if job.status is None or not job.status.state.is_terminal)
+
+    async def changed_jobs(self, since: int) -> tuple[StoredJob, ...]:
+        self._answer()
+        configs = sorted(self.configs.values(), key=lambda config: config.revision)
+        return tuple(StoredJob(each, self.statuses.get(each.id)) for each in configs if each.revision > since)
+
+    async def deleted_jobs(self, jobs: Collection[JobId]) -> tuple[JobId, ...]:
+        self._answer()
+        return tuple(job for job in jobs if job not in self.configs)
+
+    async def job_state(self, job: JobId) -> JobState | None:
+        self._answer()
+        status = self.statuses.get(job)
+        return status.state if status else JobState.CREATED if job in self.configs else None
+
+    async def load_program(self, pipeline: PipelineId) -> Program:
+        self._answer()
+        return self.program
+
+    async def record(self, entries: Sequence[Entry]) -> None:
+        self._answer()
+        self.entries += entries
+        self.statuses.update({entry.job_id: entry.status for entry in entries if entry.status})
+
+    def _answer(self) -> None:
+        if self.away:
+            raise DatabaseUnavailable("the twin is away")
+
+
+class FakeWorker:
+    """Serves WorkerService, registers, sends heartbeats, and reports what a test says.
+
+    Tasks start at once unless `starts` is off, and end when they are told to unless `obeys` is off.
+    """
+
+    def __init__(self, worker_id: WorkerId, controller: str, *, node_id: NodeId | None = None) -> None:
+        self.id = worker_id
+        self.node_id = node_id
+        self.starts = True
+        self.obeys = True
+        self.fenced = False
+        self.stops: list[int] = []
+        self.execution: worker_pb2.StartExecutionRequest | None = None
+        self.started = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._controller = controller
+        self._settings = rpc_settings()
+        self._finished: set[TaskId] = set()
+        self._beats: asyncio.Task[None] | None = None
+        self._works: set[asyncio.Task[None]] = set()
+        self._stack = AsyncExitStack()
+
+    @property
+    def tasks(self) -> tuple[TaskId, ...]:
+        """The tasks that are its own."""
+        placed = self.execution.tasks if self.execution else ()
+        return tuple(TaskId(NodeKey(p.task.node_id), p.task.subtask) for p in placed if p.worker_id == self.id)
+
+    @property
+    def owner(self) -> controller_pb2.TaskOwner | None:
+        return self.execution.job if self.execution else None
+
+    async def open(self) -> FakeWorker:
+        handlers = _WorkerRpc(self)
+        server = await serve_rpc(
+            lambda served: add_WorkerServiceServicer_to_server(handlers, served),
+            host="127.0.0.1",
+            port=0,
+            settings=self._settings,
+        )
+        self._stack.push_async_callback(server.close, 0)
+        self._address = f"127.0.0.1:{server.port}"
+        channel = await self._stack.enter_async_context(connect(self._controller, self._settings))
+        self.stub = ControllerServiceStub(channel)
+        self._beats = asyncio.create_task(self._beat(), name=f"fake-{self.id}")
+        return self
+
+    async def wait(self) -> None:
+        await self.ended.wait()
+
+    async def stop(self, *, force: bool) -> None:
+        await self.crash()
+
+    async def crash(self) -> None:
+        """Gone without a word."""
+        if self.ended.is_set():
+            return
+        self.ended.set()
+        for task in (self._beats, *self._works):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait({task})
+        await self._stack.aclose()
+
+    async def report_started(self, tasks: Iterable[TaskId]) -> None:
+        for task in tasks:
+            async with calling(self._settings):
+                await self.stub.TaskStarted(
+                    controller_pb2.TaskStartedRequest(worker_id=self.id, job=self.owner, task=_task(task))
+                )
+        self.started.set()
+
+    async def report_finished(self, tasks: Iterable[TaskId], *, rows: int = 0) -> None:
+        for task in tasks:
+            self._finished.add(task)
+            metrics = SubtaskMetrics(node_id=task.node, subtask=task.subtask, rows_out=rows)
+            async with calling(self._settings):
+                await self.stub.TaskFinished(
+                    controller_pb2.TaskFinishedRequest(
+                        worker_id=self.id, job=self.owner, task=_task(task), metrics=metrics
+                    )
+                )
+
+    async def report_failed(self, task: TaskId, error: PenstockError) -> None:
+        detail = ErrorDetail(
+            kind=type(error).__name__,
+            message=error.message,
+            hint=error.hint or "",
+            domain=error.domain,
+            retry=error.retry,
+        )
+        async with calling(self._settings):
+            await self.stub.TaskFailed(
+                controller_pb2.TaskFailedRequest(worker_id=self.id, job=self.owner, task=_task(task), error=detail)
+            )
+
+    async def send_rows(self, lines: bytes, rows: int) -> None:
+        data = controller_pb2.OutputData(table="results", subtask=0, rows=rows, lines=lines)
+        async with calling(self._settings):
+            await self.stub.SendSinkData(
+                controller_pb2.SendSinkDataRequest(worker_id=self.id, job=self.owner, data=data)
+            )
+
+    async def finish(self, *, rows: int = 0) -> None:
+        """Every task ends well, and so does the worker."""
+        await self.report_finished(self.tasks, rows=rows)
+        async with calling(self._settings):
+            await self.stub.WorkerFinished(controller_pb2.WorkerFinishedRequest(worker_id=self.id, job=self.owner))
+        self._spawn(self.crash())
+
+    def take(self, execution: worker_pb2.StartExecutionRequest) -> None:
+        self.execution = execution
+        if self.starts:
+            self._spawn(self.report_started(self.tasks))
+
+    def obey(self, mode: int) -> None:
+        self.stops.append(mode)
+        if self.obeys:
+            self._spawn(self.finish())
+
+    def status(self) -> worker_pb2.GetStatusResponse:
+        def state(task: TaskId) -> worker_pb2.TaskState.ValueType:
+            return worker_pb2.TASK_STATE_FINISHED if task in self._finished else worker_pb2.TASK_STATE_RUNNING
+
+        tasks = [worker_pb2.TaskStatus(task=_task(task), state=state(task)) for task in self.tasks]
+        return worker_pb2.GetStatusResponse(worker_id=self.id, job=self.owner, tasks=tasks)
+
+    async def _register(self) -> None:
+        request = controller_pb2.RegisterWorkerRequest(
+            worker_id=self.id,
+            node_id=self.node_id or "",
+            rpc_address=self._address,
+            data_address=self._address,
+            job=self.owner,
+        )
+        async with calling(self._settings):
+            await self.stub.RegisterWorker(request)
+
+    async def _beat(self) -> None:
+        registered = False
+        while True:
+            # The controller may be away, and a test may want just that.
+            with suppress(PenstockError):
+                if not registered:
+                    await self._register()
+                    registered = True
+                async with calling(self._settings):
+                    answer = await self.stub.Heartbeat(
+                        controller_pb2.HeartbeatRequest(worker_id=self.id, job=self.owner)
+                    )
+                registered = answer.known
+                if answer.fenced:
+                    self.fenced = True
+                    self._spawn(self.crash())
+                    return
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
+
+
+class _WorkerRpc(WorkerServiceServicer):
+    def __init__(self, worker: FakeWorker) -> None:
+        self._worker = worker
+
+    async def StartExecution(
+        self, request: worker_pb2.StartExecutionRequest, context: Context
+    ) -> worker_pb2.StartExecutionResponse:
+        self._worker.take(request)
+        return worker_pb2.StartExecutionResponse()
+
+    async def StopExecution(
+        self, request: worker_pb2.StopExecutionRequest, context: Context
+    ) -> worker_pb2.StopExecutionResponse:
+        self._worker.obey(request.mode)
+        return worker_pb2.StopExecutionResponse()
+
+    async def GetStatus(self, request: worker_pb2.GetStatusRequest, context: Context) -> worker_pb2.GetStatusResponse:
+        return self._worker.status()
+
+
+class FakeWorkers:
+    """The factory of the embedded scheduler: remembers whom it made. `prepare` changes each before it serves."""
+
+    def __init__(self) -> None:
+        self.all: list[FakeWorker] = []
+        self.starts = True
+        self.obeys = True
+
+    @property
+    def alive(self) -> list[FakeWorker]:
+        return [worker for worker in self.all if not worker.ended.is_set()]
+
+    async def __call__(self, worker_id: WorkerId, controller: str) -> FakeWorker:
+        return await self.make(worker_id, controller)
+
+    async def make(self, worker_id: WorkerId, controller: str, node_id: NodeId | None = None) -> FakeWorker:
+        worker = FakeWorker(worker_id, controller, node_id=node_id)
+        worker.starts, worker.obeys = self.starts, self.obeys
+        self.all.append(worker)
+        return await worker.open()
+
+    async def close(self) -> None:
+        for worker in self.all:
+            await worker.crash()
+
+
+class FakeNode(NodeServiceServicer):
+    """Serves NodeService with fake workers in this process."""
+
+    def __init__(self, controller: str, slots: int, workers: FakeWorkers) -> None:
+        self.id = NodeId.new()
+        self.slots = slots
+        self.workers = workers
+        self.owners: dict[WorkerId, tuple[str, int]] = {}
+        self._controller = controller
+        self._settings = rpc_settings()
+        self._server: RpcServer | None = None
+        self._beats: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> list[FakeWorker]:
+        return [worker for worker in self.workers.alive if worker.id in self.owners]
+
+    async def open(self) -> FakeNode:
+        self._server = await serve_rpc(
+            lambda served: add_NodeServiceServicer_to_server(self, served),
+            host="127.0.0.1",
+            port=0,
+            settings=self._settings,
+        )
+        self._beats = asyncio.create_task(self._beat(), name=f"fake-{self.id}")
+        return self
+
+    async def close(self) -> None:
+        """Gone, with all its workers."""
+        for worker in self.alive:
+            await worker.crash()
+        if self._beats is not None:
+            self._beats.cancel()
+            await asyncio.wait({self._beats})
+        if self._server is not None:
+            await self._server.close(0)
+
+    async def StartWorker(self, request: node_pb2.StartWorkerRequest, context: Context) -> node_pb2.StartWorkerResponse:
+        worker = await self.workers.make(WorkerId.new(), self._controller, self.id)
+        self.owners[worker.id] = (request.owner, request.slots)
+        return node_pb2.StartWorkerResponse(worker_id=worker.id)
+
+    async def StopWorker(self, request: node_pb2.StopWorkerRequest, context: Context) -> node_pb2.StopWorkerResponse:
+        for worker in self.alive:
+            if worker.id == request.worker_id:
+                await worker.crash()
+        return node_pb2.StopWorkerResponse()
+
+    async def GetWorkers(self, request: node_pb2.GetWorkersRequest, context: Context) -> node_pb2.GetWorkersResponse:
+        return node_pb2.GetWorkersResponse(
+            workers=[
+                node_pb2.WorkerInfo(worker_id=each.id, owner=self.owners[each.id][0], slots=self.owners[each.id][1])
+                for each in self.alive
+            ]
+        )
+
+    async def _beat(self) -> None:
+        assert self._server is not None
+        async with connect(self._controller, self._settings) as channel:
+            stub, known = ControllerServiceStub(channel), False
+            while True:
+                with suppress(PenstockError):
+                    async with calling(self._settings):
+                        if not known:
+                            await stub.RegisterNode(
+                                controller_pb2.RegisterNodeRequest(
+                                    node_id=self.id, rpc_address=f"127.0.0.1:{self._server.port}", slots=self.slots
+                                )
+                            )
+                        answer = await stub.HeartbeatNode(
+                            controller_pb2.HeartbeatNodeRequest(
+                                node_id=self.id,
+                                slots_used=sum(self.owners[each.id][1] for each in self.alive),
+                                worker_ids=[each.id for each in self.alive],
+                            )
+                        )
+                    known = answer.known
+                await asyncio.sleep(_BEAT_SECONDS)
+
+
+@asynccontextmanager
+async def running_controller(
+    pool: Pool, bus: Bus, settings: ControllerSettings, start_worker: WorkerFactory | None = None
+) -> AsyncIterator[Serving]:
+    """A controller in this process, while the block lasts."""
+    ready: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
+    process = service.Context("controller", load_config(environment={}), Tracing(None), CollectorRegistry())
+    serving = asyncio.create_task(
+        serve(process, settings, pool=pool, bus=bus, start_worker=start_worker, ready=ready.set_result)
+    )
+    try:
+        await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        yield ready.result()
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Writes what the api would, and reads what the controller wrote."""
+
+    pool: Pool
+    pipelines: dict[JobId, PipelineId] = field(default_factory=dict)
+
+    async def create(self, program: Program | None = None, *, parallelism: int = 1) -> JobId:
+        pipeline, job = PipelineId.new(), JobId.new()
+        content = program_to_proto(program or pipeline_program()).SerializeToString()
+        async with self.pool.acquire() as connection, connection.transaction():
+            await connection.execute(
+                "INSERT INTO pipelines (id, name, query, program) VALUES ($1, 'test', 'SELECT 1', $2)",
+                pipeline,
+                content,
+            )
+            await connection.execute(
+                "INSERT INTO job_configs (id, pipeline_id, parallelism, checkpoint_interval_ms) VALUES ($1, $2, $3, 1)",
+                job,
+                pipeline,
+                parallelism,
+            )
+        self.pipelines[job] = pipeline
+        return job
+
+    async def update(self, job: JobId, **columns: object) -> None:
+        names = ", ".join(f"{name} = ${index}" for index, name in enumerate(columns, start=2))
+        await self.pool.execute(f"UPDATE job_configs SET {names} WHERE id = $1", job, *columns.values())
+
+    async def delete(self, job: JobId) -> None:
+        await self.pool.execute("DELETE FROM pipelines WHERE id = $1", self.pipelines[job])
+
+    async def status(self, job: JobId) -> Mapping[str, Any]:
+        row = await self.pool.fetchrow("SELECT * FROM job_statuses WHERE job_id = $1", job)
+        return {} if row is None else dict(row)
+
+    async def is_in(self, job: JobId, state: JobState) -> bool:
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return (await self.status(job)).get("state") == state
+        return False
+
+    async def events(self, job: JobId, kind: str = "state") -> list[Mapping[str, Any]]:
+        query = "SELECT * FROM job_events WHERE job_id = $1 AND kind = $2 ORDER BY id"
+        return [dict(row) for row in await self.pool.fetch(query, job, kind)]
+
+    async def path(self, job: JobId) -> list[str]:
+        """The states that a job has been in."""
+        return [event["to_state"] for event in await self.events(job)]
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def first_generation(job: JobId) -> JobStatus:
+    """The status of a job that runs for the first time."""
+    return JobStatus(job, JobState.RUNNING, Generation(1), parallelism=1, tasks=2)
+
+
+class TransientFault(PenstockError):
+    """What a worker reports when another attempt may help."""
+
+    domain = ErrorDomain.EXTERNAL
+    retry = RetryHint.BACKOFF
+
+
+def _task(task: TaskId) -> controller_pb2.Task:
+    return controller_pb2.Task(node_id=task.node, subtask=task.subtask)
