@@ -1,5 +1,6 @@
 """The vectorised decoder takes what a line means, whatever its neighbours are."""
 
+# ruff: noqa: DTZ001 - a TIMESTAMP has no zone
 from __future__ import annotations
 
 import json
@@ -15,8 +16,6 @@ from hypothesis import strategies as st
 from penstock.connectors.errors import UnsupportedType
 from penstock.connectors.formats.json import MAX_PAYLOAD_BYTES, JsonDecoder
 from penstock.connectors.formats.json_line import JSON_METADATA, BadLine, RowReader
-
-GOOD = b'{"id":1}'
 
 
 def column(kind: pa.DataType, *, nullable: bool = True) -> pa.Schema:
@@ -78,7 +77,7 @@ def read_alone(kind: pa.DataType, text: str) -> Any:
         (pa.list_(pa.int64()), "[1,null,2]", [1, None, 2]),
         (pa.list_(pa.timestamp("us")), "[0]", [datetime(1970, 1, 1)]),
         (pa.list_(pa.binary()), '["aGk=",null]', [b"hi", None]),
-        (pa.struct([("x", pa.int64()), ("y", pa.date32())]), '{"y":"2023-09-18","z":1}', {"x": None, "y": date(2023, 9, 18)}),
+        (pa.struct([("x", pa.int64()), ("y", pa.date32())]), '{"y":"1970-01-02"}', {"x": None, "y": date(1970, 1, 2)}),
         (pa.list_(pa.struct([("x", pa.string())])), '[{"x":"a"},null,{}]', [{"x": "a"}, None, {"x": None}]),
         (pa.struct([("x", pa.struct([("y", pa.int64())]))]), '{"x":null}', {"x": None}),
     ],
@@ -227,11 +226,11 @@ def test_a_long_value_is_never_whole_in_a_reason() -> None:
     assert len(decoded.rejected[0].reason) < 200
 
 
-@pytest.mark.parametrize("others", [b"", GOOD * 0 + b'{"a":"x"}\n' * 40])
+@pytest.mark.parametrize("others", [b"", b'{"a":null}\n' * 40, b'{"a":"x"}\n' * 40])
 def test_deep_nesting_has_the_same_result_among_good_and_bad_neighbours(others: bytes) -> None:
     deep = b'{"b":' + b"[" * 100_000 + b"]" * 100_000 + b',"a":1}\n'
     decoded = JsonDecoder(column(pa.int64())).decode(others + deep)
-    assert decoded.rows.column(0).to_pylist() == [1]
+    assert decoded.rows.column(0).to_pylist()[-1] == 1
 
 
 def test_json_columns_hold_the_value_as_it_came() -> None:
@@ -301,14 +300,15 @@ timestamps = st.one_of(
     stamps.map(lambda value: value.isoformat() + "Z"),
     stamps.map(lambda value: value.isoformat(timespec="milliseconds") + "+05:30"),
     st.integers(-(10**15), 10**15),
-    st.sampled_from(["2023-01-01", "2023-01-01T10", "2023-01-01T10:11Z", "0000-01-01T00:00:00", "2023-01-01T10:11:12.123456789"]),
-)  # fmt: skip
+    st.sampled_from(["2023-01-01", "2023-01-01T10", "2023-01-01T10:11Z", "0000-01-01T00:00:00"]),
+    st.sampled_from(["2023-01-01T10:11:12.123456789", "2023-01-01T10:11:60", "2023-01-01Z", "2023-1-1"]),
+)
 good_objects = st.fixed_dictionaries(
     {"id": st.integers(-(2**63), 2**63 - 1)},
     optional={
         "small": st.integers(-128, 127) | st.none(),
         "ratio": st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**30), 10**30),
-        "exact": st.decimals(-(10**8), 10**8, places=3, allow_nan=False).map(str) | st.integers(-(10**9) + 1, 10**9 - 1),
+        "exact": st.decimals(-(10**8), 10**8, places=3, allow_nan=False).map(str) | st.integers(-(10**9), 10**9),
         "text": st.text(max_size=8),
         "raw": st.sampled_from(["", "aGk=", "////", "AA=="]),
         "day": st.dates().map(lambda value: value.isoformat()),
@@ -320,8 +320,28 @@ good_objects = st.fixed_dictionaries(
         "unwanted": json_values,
     },
 )  # fmt: skip
-odd_objects = st.dictionaries(st.sampled_from(SCHEMA.names), json_values, max_size=4).map(
-    lambda value: {"id": 1, **value}
+odd_objects = st.dictionaries(st.sampled_from(SCHEMA.names), json_values, max_size=4)
+insertions = st.sampled_from([b"", b"}", b",", b"\xff", b"\x00", b"]", b'"', b"\\", b"{}", b"1e5"])
+corner_cases = st.sampled_from(
+    [
+        b"",
+        b"  ",
+        b"null",
+        b"[]",
+        b' {"id":1}',
+        b'{"id":1}\r',
+        b'{"id":1} {"id":2}',
+        b'\xef\xbb\xbf{"id":1}',
+        b'{"id":1,"id":2}',
+        b'{"id":null,"id":2}',
+        b'{"id":1,"inner":{"x":1,"x":2}}',
+        b'{"id":01}',
+        b'{"id":1,"ratio":NaN}',
+        b'{"id":1,"ratio":1e999}',
+        b'{"id":1,"at":1e5}',
+        b'{"id":1,"small":1.0}',
+        b'{"id":1,"exact":1234567890.5}',
+    ]
 )
 
 
@@ -333,25 +353,17 @@ def lines_of_all_kinds(draw: st.DrawFn) -> bytes:
         text = json.dumps(draw(good_objects), ensure_ascii=draw(st.booleans()), separators=separators)
         return text.encode("utf-8", "surrogatepass")
     if kind < 16:
-        return json.dumps(draw(odd_objects)).encode()
+        return json.dumps({"id": 1, **draw(odd_objects)}).encode()
     if kind == 16:
         line = json.dumps(draw(good_objects)).encode()
         cut = draw(st.integers(0, len(line)))
-        return (
-            line[:cut]
-            + draw(st.sampled_from([b"", b"}", b",", b"\xff", b"\x00", b"]", b'"', b"\\", b"{}", b"1e5"]))
-            + line[cut:]
-        )
+        return line[:cut] + draw(insertions) + line[cut:]
     if kind == 17:
         line = json.dumps(draw(good_objects)).encode()
         return line[: draw(st.integers(0, len(line)))]
     if kind == 18:
         return draw(st.binary(max_size=20)).replace(b"\n", b"")
-    return draw(
-        st.sampled_from(
-            [b"", b"  ", b"null", b"[]", b'{"id":1,"id":2}', b'{"id":null,"id":2}', b'{"id":1}\r', b'{"id":1,"ratio":NaN}', b'{"id":1,"ratio":1e999}', b'{"id":01}', b'{"id":1,"at":1e5}', b' {"id":1}', b'{"id":1} {"id":2}', b'\xef\xbb\xbf{"id":1}', b'{"id":1,"inner":{"x":1,"x":2}}', b'{"id":1,"small":1.0}']
-        )
-    )  # fmt: skip
+    return draw(corner_cases)
 
 
 @settings(max_examples=250, deadline=None)

@@ -15,7 +15,9 @@ from penstock.connectors.pacing import Throttle
 class BlackholeOptions(Options):
     """The options of a table of `blackhole`."""
 
-    rows_per_second: PositiveFloat | None = Field(None, description="of all subtasks together; none: without limit")
+    rows_per_second: PositiveFloat | None = Field(
+        default=None, description="of all subtasks together; none: without limit"
+    )
 
 
 class Blackhole:

@@ -38,12 +38,18 @@ _COLUMNS: Final = pa.schema(
 class ImpulseOptions(Options):
     """The options of a table of `impulse`."""
 
-    event_rate: PositiveFloat | None = Field(None, description="rows a second of all subtasks; none: without limit")
-    message_count: PositiveInt | None = Field(None, description="rows of all subtasks together; none: without end")
-    event_time_interval: Duration | None = Field(
-        None, description="the event time between two rows; none: the time at which a row is due"
+    event_rate: PositiveFloat | None = Field(
+        default=None, description="rows a second of all subtasks; none: without limit"
     )
-    start_time: Instant | None = Field(None, description="the event time of the first row; none: the job's start")
+    message_count: PositiveInt | None = Field(
+        default=None, description="rows of all subtasks together; none: without end"
+    )
+    event_time_interval: Duration | None = Field(
+        default=None, description="the event time between two rows; none: the time at which a row is due"
+    )
+    start_time: Instant | None = Field(
+        default=None, description="the event time of the first row; none: the job's start"
+    )
 
 
 class Impulse:

@@ -34,13 +34,15 @@ _DELAY: Final = timedelta(microseconds=100)
 class NexmarkOptions(Options):
     """The options of a table of `nexmark`."""
 
-    event_rate: PositiveFloat | None = Field(None, description="events a second of all subtasks; none: without limit")
-    events: PositiveInt | None = Field(None, description="events of all subtasks together; none: without end")
-    base_time: Instant = Field(_BASE_TIME, description="the event time of the first event")
-    inter_event_delay: Duration | None = Field(
-        None, description="the event time between two events; none: what follows from event_rate, or 0.1ms"
+    event_rate: PositiveFloat | None = Field(
+        default=None, description="events a second of all subtasks; none: without limit"
     )
-    out_of_order: PositiveInt = Field(1, description="events come in groups of so many, each of them shuffled")
+    events: PositiveInt | None = Field(default=None, description="events of all subtasks together; none: without end")
+    base_time: Instant = Field(default=_BASE_TIME, description="the event time of the first event")
+    inter_event_delay: Duration | None = Field(
+        default=None, description="the event time between two events; none: what follows from event_rate, or 0.1ms"
+    )
+    out_of_order: PositiveInt = Field(default=1, description="events come in groups of so many, each of them shuffled")
 
 
 class Nexmark:

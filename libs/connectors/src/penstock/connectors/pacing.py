@@ -13,6 +13,9 @@ Sleep = Callable[[float], Awaitable[None]]
 TICK_SECONDS: Final = 0.005
 """About how often a paced source emits: often enough for latency, seldom enough to have rows to emit together."""
 
+_OVERSLEPT_SECONDS: Final = 0.05
+"""By how much a sleep may be too long and still be made up for."""
+
 
 class Pacer:
     """The times of numbered events, of which the first is due when the pacer is first asked."""
@@ -50,7 +53,7 @@ class Pacer:
 
 
 class Throttle:
-    """Lets amounts through at a rate; time that was not used is not made up for."""
+    """Lets amounts through at a rate; a sleep that was too long is made up for, time without use is not."""
 
     def __init__(self, per_second: float, *, clock: Clock = time.monotonic, sleep: Sleep = asyncio.sleep) -> None:
         self._per_second = per_second
@@ -60,6 +63,9 @@ class Throttle:
 
     async def take(self, amount: int) -> None:
         """Returns when an amount is through."""
-        self._free_at = max(self._free_at, self._clock()) + amount / self._per_second
+        now = self._clock()
+        if now - self._free_at > _OVERSLEPT_SECONDS:
+            self._free_at = now
+        self._free_at += amount / self._per_second
         while (remaining := self._free_at - self._clock()) > 0:
             await self._sleep(remaining)

@@ -71,7 +71,7 @@ def _problem(options: type[Options], detail: ErrorDetails) -> OptionProblem:
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
-    nearest = get_close_matches(name, names, n=1)
+    nearest = get_close_matches(shorten(name), names, n=1)
     if nearest:
         return f"did you mean {nearest[0]}?"
     return f"there are {', '.join(names)}" if names else "it takes none"

@@ -32,7 +32,7 @@ class FileSinkOptions(EncodeOptions):
     """The options of a sink table of `single_file`."""
 
     path: str = Field(min_length=1, description="the file; its folder must exist")
-    append: bool = Field(False, description="add to a file that exists; otherwise a job's start replaces it")
+    append: bool = Field(default=False, description="add to a file that exists; otherwise a job's start replaces it")
 
 
 class SingleFile:

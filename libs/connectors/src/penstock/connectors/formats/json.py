@@ -163,7 +163,7 @@ class JsonDecoder:
             except TooDeep as error:
                 self._decode_deep(line, index, str(error), outcome)
             except BadLine as error:
-                if line.strip():
+                if line.strip(b" \t\r"):
                     outcome.rejected.append((index, str(error)))
         if taken:
             columns = [pa.array([row[i] for row in values], column.type) for i, column in enumerate(self._schema)]
@@ -236,6 +236,8 @@ def _converted(array: Any, kind: pa.DataType) -> Any:
     """What Arrow's reader gave, as the column's type; raises where the reader is more lenient than a line is."""
     if pa.types.is_floating(kind) and pc.any(pc.is_inf(array)).as_py():
         raise _Refused
+    if pa.types.is_decimal(kind):
+        array.validate(full=True)  # the reader gives decimals of more digits than their type has
     if pa.types.is_struct(kind):
         members = [_converted(array.field(i), member.type) for i, member in enumerate(kind)]
         return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())

@@ -83,7 +83,7 @@ class JsonEncoder:
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             return self._list(array, kind)
         if pa.types.is_timestamp(kind) and not self._timestamps_as_text:
-            return _Text(array.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).cast(pa.string()))
+            return _Text(_unix_millis(array).cast(pa.string()))
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             text = array.cast(pa.string())
             return _Text(text) if is_json(column) else _Text(_escaped(text), quoted=True)
@@ -140,6 +140,12 @@ def _timestamp_text(array: Any, kind: pa.DataType) -> Any:
     naive = array.cast(pa.timestamp("us"))
     text = _shortest(naive, (pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us")), _as_iso_text)
     return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")
+
+
+def _unix_millis(array: Any) -> Any:
+    """Rounded down also before 1970, which a cast would not do."""
+    microseconds = array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+    return pa.array(np.asarray(pc.fill_null(microseconds, 0)) // 1000, mask=np.asarray(array.is_null()))
 
 
 def _as_text(array: Any) -> Any:

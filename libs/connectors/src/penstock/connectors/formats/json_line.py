@@ -272,7 +272,9 @@ def _finite(value: float) -> float:
 
 def _cast(digits: str, kind: pa.DataType) -> Any:
     """By Arrow's own parser, which is the one of the vectorised decoder."""
-    return pc.cast(pa.array([str(digits)]), kind)[0].as_py()
+    array = pa.array([str(digits)]).cast(kind)
+    array.validate(full=True)  # a cast gives decimals of more digits than their type has
+    return array[0].as_py()
 
 
 def _json_text(value: Any) -> str:

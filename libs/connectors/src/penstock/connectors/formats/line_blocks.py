@@ -43,14 +43,17 @@ def read_blocks(file: BinaryIO, start: int, end: int, limits: Limits) -> Iterato
     file.seek(offset)
     rest = b""
     while offset < end:
-        room = min(max(limits.block_bytes, len(rest)), end - offset - len(rest))
-        data = file.read(room) if room > 0 else file.readline(limits.line_bytes + 2 - len(rest))
+        room = max(min(max(limits.block_bytes, len(rest)), end - offset - len(rest)), 0)
+        data = file.read(room)
         block = rest + data
+        if (len(data) < room or offset + len(block) >= end) and not block.endswith(b"\n"):
+            tail = file.readline(limits.line_bytes + 2)  # the last line of the range, which ends behind it
+            block += tail
+            if not tail.endswith(b"\n") and len(tail) < limits.line_bytes + 2:
+                if block:
+                    yield Block(offset, block)
+                return
         newline = block.rfind(b"\n")
-        if not data:
-            if block:
-                yield Block(offset, block)
-            return
         if newline >= 0:
             yield Block(offset, block[: newline + 1])
             offset, rest = offset + newline + 1, block[newline + 1 :]
