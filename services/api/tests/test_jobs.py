@@ -124,8 +124,6 @@ async def test_output_streams_rows_as_they_come_and_tells_the_end(api: Any) -> N
     async with api.client.stream("GET", f"/jobs/{job}/output") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         events = events_of(response.aiter_lines())
-        # The controller sees the job only after its rows are asked for.
-        await api.set_state(job, "running")
         api.controller.output.put_nowait(OutputData(table='a "b"', subtask=1, rows=2, lines=b'{"x":1}\n{"x":"\\n"}\n'))
         assert await anext(events) == ("message", {"table": 'a "b"', "subtask": 1, "rows": [{"x": 1}, {"x": "\n"}]})
         api.controller.output.put_nowait(None)

@@ -38,7 +38,8 @@ async def run(process: service.Context) -> None:
             raise SettingsError(f"{name} is not set", hint="`penstock up` starts everything that is needed, embedded")
     async with AsyncExitStack() as stack:
         pool = await open_database(database.url, database)
-        stack.push_async_callback(pool.close)
+        # Without waiting for a server that has gone away.
+        stack.callback(pool.terminate)
         await migrate(pool)
         bus = await Bus.connect(nats.url, nats)
         stack.push_async_callback(bus.close)

@@ -30,8 +30,6 @@ _ALL_KINDS = ("state", *_PROBLEMS)
 _EVENTS_AT_ONCE = 100
 # How often events are looked for when no message about the job comes.
 _LOOK_SECONDS = 1.0
-# How often a job is asked for that the controller has not seen yet.
-_UNSEEN_SECONDS = 0.1
 
 BeforeEvent = Annotated[int | None, Query(ge=0, description="go on after the event of this id")]
 
@@ -117,19 +115,12 @@ async def _events(
 
 async def _follow_output(context: Context, job: JobId) -> AsyncGenerator[bytes, None]:
     try:
-        await _seen_by_controller(context, job)
         async with aclosing(context.controller.output(job)) as batches:
             async for batch in batches:
                 yield encode_event(_rows(batch))
         yield encode_event(b"{}", name="end")
     except PenstockError as error:
         yield _encode_error(http_error(error))
-
-
-async def _seen_by_controller(context: Context, job: JobId) -> None:
-    """A job that was only just created is not known to the controller yet."""
-    while (await context.store.job(job)).updated_at is None:  # noqa: ASYNC110 - another service tells
-        await asyncio.sleep(_UNSEEN_SECONDS)
 
 
 def _rows(batch: OutputData) -> bytes:

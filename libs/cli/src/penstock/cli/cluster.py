@@ -1,0 +1,82 @@
+"""The embedded cluster: Postgres, NATS and all services for one machine, with this process as their parent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from penstock.cli.engines import SharedEngine
+from penstock.cli.hosting import Hosted
+from penstock.cli.servers import start_servers
+from penstock.common.config import Config
+from penstock.common.telemetry import Tracing
+
+if TYPE_CHECKING:
+    from penstock.common.rpc import RpcSettings
+
+Workers = Literal["node", "embedded"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What to start: with workers as processes of a node, or in this process on the compiler's engine."""
+
+    config: Config
+    tracing: Tracing
+    state_dir: Path
+    workers: Workers
+    free_ports: bool
+    note: Callable[[str], None]
+    config_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster."""
+
+    url: str
+    token: str
+    controller: str
+    rpc: RpcSettings
+    hosted: Hosted
+
+
+@asynccontextmanager
+async def running_cluster(plan: ClusterPlan, engine: SharedEngine) -> AsyncIterator[Cluster]:
+    """A cluster that is there for the block; the engine is closed with it."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(engine.close)
+        yield await _start(plan, engine, stack)
+
+
+async def _start(plan: ClusterPlan, engine: SharedEngine, stack: AsyncExitStack) -> Cluster:
+    # Here and below: the JVM and Postgres come up while this process imports.
+    from penstock.common.bus import Bus, NatsSettings
+    from penstock.common.database import DatabaseSettings, migrate, open_database
+
+    config = plan.config
+    database, nats = config.section("database", DatabaseSettings), config.section("nats", NatsSettings)
+    servers = asyncio.create_task(
+        start_servers(stack, plan.state_dir, database=database.url, nats=nats.url), name="servers"
+    )
+    await asyncio.sleep(0)
+    from penstock.api.settings import ApiSettings
+    from penstock.cli.embedded_services import start_services
+    from penstock.common.rpc import RpcSettings
+
+    urls = await servers
+    plan.note("Postgres and NATS are up")
+    pool = await open_database(urls.database, database)
+    stack.callback(pool.terminate)
+    await migrate(pool)
+    bus = await Bus.connect(urls.nats, nats)
+    stack.push_async_callback(bus.close)
+    hosted = Hosted()
+    stack.push_async_callback(hosted.close)
+    addresses = await start_services(plan, engine, hosted, pool, bus)
+    token = config.section("api", ApiSettings).token
+    return Cluster(addresses.api, token, addresses.controller, config.section("rpc", RpcSettings), hosted)
