@@ -86,3 +86,6 @@ class LogEvent(StrEnum):
     STANDBY_FAILED = "standby_failed"
     CONTROLLER_JOINED = "controller_joined"
     CONTROLLER_AWAY = "controller_away"
+
+    # services/compiler
+    QUERY_COMPILED = "query_compiled"

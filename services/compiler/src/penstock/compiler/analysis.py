@@ -1,0 +1,110 @@
+"""Spark's analysis of a step's query, with its errors told in the user's terms and at the user's place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.common.diagnostics import Span
+from penstock.common.program import INPUT
+from penstock.compiler.diagnostics import Refused, refusal
+from penstock.compiler.dialect import marked_spark_sql, spark_sql
+from penstock.compiler.functions import REWRITES
+from penstock.compiler.messages import explain
+from penstock.compiler.positions import Text
+from penstock.spark import Analysis, EngineFault, FunctionKind, Position, SqlError
+
+_MARK: Final = re.compile(r"/\*@(\d+)\*/")
+
+
+class Analyser(Protocol):
+    """What the compiler needs of an engine."""
+
+    async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
+        """What a query gives and what it reads; raises SqlError."""
+        ...
+
+
+class Analyst:
+    """Analyses the queries of one text, each once."""
+
+    def __init__(self, engine: Analyser, text: Text, functions: Mapping[str, FunctionKind]) -> None:
+        self._engine = engine
+        self._text = text
+        self._functions = functions
+        self._known: dict[tuple[str, tuple[tuple[str, bytes], ...]], Analysis] = {}
+
+    def makes_rows(self, function: str) -> bool:
+        """Whether a function makes rows of one row."""
+        return self._functions.get(function.lower()) is FunctionKind.GENERATOR
+
+    async def analyse(self, select: exp.Expr, inputs: Mapping[str, pa.Schema]) -> Analysis:
+        """What a query over these inputs gives and reads; raises Refused where Spark refuses it."""
+        try:
+            sql = spark_sql(select)
+        except (ValueError, RecursionError) as error:
+            raise self._not_possible(select, error) from error
+        key = (sql, tuple((name, schema.serialize().to_pybytes()) for name, schema in inputs.items()))
+        if (known := self._known.get(key)) is not None:
+            return known
+        try:
+            self._known[key] = await self._engine.analyse(sql, inputs)
+            return self._known[key]
+        except SqlError as error:
+            raise await self._refusal(select, inputs, error) from error
+        except EngineFault as error:
+            if "StackOverflow" not in error.message + error.trace:
+                raise
+            raise refusal("too_complex", "the query is nested too deeply", self._text.span(select)) from error
+
+    def _not_possible(self, select: exp.Expr, error: Exception) -> Refused:
+        if isinstance(error, RecursionError):
+            return refusal("too_complex", "the query is nested too deeply", self._text.span(select))
+        return refusal("unsupported", "this query holds something that is not supported", self._text.span(select))
+
+    async def _refusal(self, select: exp.Expr, inputs: Mapping[str, pa.Schema], error: SqlError) -> Refused:
+        marked, marks = marked_spark_sql(select)
+        position = error.position
+        try:
+            await self._engine.analyse(marked, inputs)
+        except SqlError as again:
+            position = again.position
+        span = self._span(marked, marks, position) or self._text.span(select)
+        columns = [name for schema in inputs.values() for name in schema.names]
+        said = explain(error, columns, [*self._functions, *REWRITES], self._written(marked, marks, position))
+        return refusal(said.code, said.message, span, said.hint)
+
+    def _span(self, marked: str, marks: list[tuple[int, int]], position: Position | None) -> Span | None:
+        mark = self._mark(marked, marks, position)
+        return None if mark is None else self._text.between(*mark)
+
+    def _written(self, marked: str, marks: list[tuple[int, int]], position: Position | None) -> str:
+        """What the user wrote at the place of an error."""
+        mark = self._mark(marked, marks, position)
+        return "" if mark is None else self._text.content[mark[0] : mark[1] + 1]
+
+    def _mark(self, marked: str, marks: list[tuple[int, int]], position: Position | None) -> tuple[int, int] | None:
+        """The offsets of the mark that is nearest to a position: the last one before it, else the first after it."""
+        if position is None:
+            return None
+        offset = _offset(marked, position)
+        found = [match for match in _MARK.finditer(marked) if int(match[1]) < len(marks)]
+        before = [match for match in found if match.start() <= offset]
+        nearest = before[-1] if before else found[0] if found else None
+        # A call begins with its own name, an operator with its left side: the mark right at the position is best.
+        exact = next((match for match in found if match.start() == offset), nearest)
+        return None if exact is None else marks[int(exact[1])]
+
+
+def _offset(text: str, position: Position) -> int:
+    lines = text.split("\n")
+    return sum(len(line) + 1 for line in lines[: position.line - 1]) + position.column - 1
+
+
+def inputs_of(schema: pa.Schema) -> Mapping[str, pa.Schema]:
+    """The inputs of a step."""
+    return {INPUT: schema}

@@ -1,0 +1,154 @@
+"""The dialect: PostgreSQL's syntax in, Spark SQL out.
+
+Calls of functions stay calls by the name that the user wrote, so that all of Spark's work as they are; what Postgres
+means differently is rewritten on the tree (`rewrite`), not here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.compiler.types import SPARK_TYPE, quoted
+
+# Calls with a syntax of their own inside the parentheses.
+_SPECIAL_CALLS: Final = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")
+
+
+class SyntaxProblem(ParseError):
+    """What the parser did not understand, with the offsets of the token that it stopped at."""
+
+    def __init__(self, description: str, token: Token, at_end: bool) -> None:
+        super().__init__(description)
+        self.description = description
+        self.token = token
+        self.at_end = at_end
+
+
+class PenstockParser(PostgresParser):
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: PostgresParser.FUNCTION_PARSERS[name] for name in _SPECIAL_CALLS
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parse for name, parse in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("ANY", "CASE", "IF")
+    }
+    # As they are written: `rewrite` makes paths of them.
+    JSON_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+        TokenType.ARROW: lambda self, this, path: self.expression(exp.JSONExtract(this=this, expression=path)),
+        TokenType.DARROW: lambda self, this, path: self.expression(exp.JSONExtractScalar(this=this, expression=path)),
+        **{
+            token: parse
+            for token, parse in PostgresParser.JSON_OPERATORS.items()
+            if token not in (TokenType.ARROW, TokenType.DARROW)
+        },
+    }
+
+    def parse_as(self, into: type[exp.Expr], tokens: list[Token], sql: str) -> exp.Expr | None:
+        """One tree of a kind, with this parser's own error."""
+        trees = self._parse(self.EXPRESSION_PARSERS[into], tokens, sql)
+        return trees[0] if trees else None
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        place = token or self._curr or self._prev or Token.string("")
+        raise SyntaxProblem(message, place, at_end=not token and not self._curr)
+
+
+class PenstockGenerator(SparkGenerator):
+    """Spark SQL; with `marks`, a comment before each thing whose place in the user's text is known."""
+
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Any]] = {
+        node: transform
+        for node, transform in SparkGenerator.TRANSFORMS.items()
+        if node not in (exp.Select, exp.From, exp.With)
+    }
+
+    def __init__(self, *, marks: list[tuple[int, int]] | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._marks = marks
+
+    def sql(self, expression: str | exp.Expr | None, key: str | None = None, comment: bool = True) -> str:
+        text = super().sql(expression, key, comment)
+        if self._marks is None or key is not None or not isinstance(expression, exp.Expr) or not text:
+            return text
+        meta = expression._meta
+        if not meta or "start" not in meta:
+            return text
+        self._marks.append((meta["start"], meta["end"]))
+        return f"/*@{len(self._marks) - 1}*/{text}"
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        return str(expression.meta[SPARK_TYPE]) if SPARK_TYPE in expression.meta else super().datatype_sql(expression)
+
+    def identifier_sql(self, expression: exp.Identifier) -> str:
+        return quoted(expression.name)
+
+
+class Penstock(Postgres):
+    INDEX_OFFSET = 0
+    # Spark reads backslashes in text as escapes, where Postgres takes them as they are.
+    Parser = PenstockParser
+
+    class Tokenizer(Postgres.Tokenizer):
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Postgres.Tokenizer.KEYWORDS,
+            "FLOAT": TokenType.FLOAT,
+            "STRING": TokenType.TEXT,
+            "BYTES": TokenType.VARBINARY,
+        }
+
+
+class _SparkTarget(Spark):
+    Generator = PenstockGenerator  # type: ignore[assignment]
+
+
+_local = threading.local()
+
+
+def _dialect() -> Penstock:
+    if not hasattr(_local, "dialect"):
+        _local.dialect = Penstock()
+    dialect: Penstock = _local.dialect
+    return dialect
+
+
+def tokenize(sql: str) -> list[Token]:
+    """The tokens of a text; raises sqlglot's TokenError."""
+    return _dialect().tokenize(sql)
+
+
+def parse(tokens: Sequence[Token], sql: str, into: type[exp.Expr]) -> exp.Expr | None:
+    """What the tokens say, as a query (`exp.Select`), an expression (`exp.Expr`) or a type; raises SyntaxProblem."""
+    parser = PenstockParser(error_level=ErrorLevel.IMMEDIATE, dialect=_dialect())
+    return parser.parse_as(into, list(tokens), sql)
+
+
+def spark_sql(tree: exp.Expr) -> str:
+    """The tree as Spark SQL, in one line."""
+    return _generator().generate(tree)
+
+
+def marked_spark_sql(tree: exp.Expr) -> tuple[str, list[tuple[int, int]]]:
+    """The same with numbered marks, and the offsets in the user's text that each mark stands for."""
+    marks: list[tuple[int, int]] = []
+    return _generator(marks).generate(tree), marks
+
+
+def _generator(marks: list[tuple[int, int]] | None = None) -> PenstockGenerator:
+    return PenstockGenerator(
+        marks=marks,
+        dialect=_SparkTarget(),
+        identify=True,
+        normalize_functions=False,
+        comments=False,
+        unsupported_level=ErrorLevel.IGNORE,
+    )

@@ -1,0 +1,54 @@
+"""Drops the columns of queries that no later step reads, so that nothing of them is computed or read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.common.program import INPUT, OperatorKey
+from penstock.compiler.analysis import Analyst, inputs_of
+from penstock.compiler.plan import Plan, Query, Step, projections
+from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
+
+
+async def prune_columns(plan: Plan, analyst: Analyst) -> Plan:
+    """The plan with the columns only that somebody reads; those of sources are left to `prune_sources`."""
+    wanted: dict[OperatorKey, set[str]] = {step.key: {TIMESTAMP_COLUMN} for step in plan.steps}
+    schemas = {step.key: step.schema for step in plan.steps}
+    pruned: list[Step] = []
+    for step in reversed(plan.steps):
+        if isinstance(step.kind, Query):
+            step = _narrowed(step, step.kind, wanted[step.key], analyst)
+            read = await _read_by(step, schemas, analyst)
+        else:
+            read = set(step.schema.names)
+        for part in step.inputs:
+            wanted[part.step] |= read
+        pruned.append(step)
+    return replace(plan, steps=tuple(reversed(pruned)))
+
+
+def _narrowed(step: Step, query: Query, wanted: set[str], analyst: Analyst) -> Step:
+    kept = [value for name, value in projections(query.select) if name in wanted or _makes_rows(value, analyst)]
+    if len(kept) == len(query.select.expressions):
+        return step
+    select = query.select.copy()
+    select.set("expressions", [value.copy() for value in kept])
+    names = {value.alias_or_name for value in kept}
+    schema = pa.schema([field for field in step.schema if field.name in names])
+    return replace(step, kind=Query(select), schema=schema)
+
+
+def _makes_rows(value: exp.Expr, analyst: Analyst) -> bool:
+    """Whether the number of rows depends on a column, which must stay even when its values are not read."""
+    return any(analyst.makes_rows(call.name) for call in value.find_all(exp.Anonymous))
+
+
+async def _read_by(step: Step, schemas: dict[OperatorKey, pa.Schema], analyst: Analyst) -> set[str]:
+    assert isinstance(step.kind, Query)
+    part = step.inputs[0]
+    schema = DEAD_LETTERS if part.output is part.output.DEAD_LETTERS else schemas[part.step]
+    analysis = await analyst.analyse(step.kind.select, inputs_of(schema))
+    return set(analysis.used[INPUT].names)

@@ -1,0 +1,19 @@
+"""The `[compiler]` section of the settings; `defaults.toml` says what each key means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from penstock.common.config import Duration, Settings
+
+
+class CompilerSettings(Settings):
+    """What the compiler is started with."""
+
+    host: str
+    rpc_port: Annotated[int, Field(ge=0, le=65535)]
+    admin_port: Annotated[int, Field(ge=0, le=65535)]
+    compile_timeout: Duration
+    concurrency: Annotated[int, Field(ge=1)]

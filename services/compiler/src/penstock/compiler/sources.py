@@ -1,0 +1,188 @@
+"""Source tables as relations: what the connector reads, then computed columns, then the event time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+from pyarrow import types as arrow
+from sqlglot import exp
+
+from penstock.compiler.analysis import Analyst, inputs_of
+from penstock.compiler.catalog import ConnectorTable, unknown_column
+from penstock.compiler.diagnostics import Known, Problems, listed, refusal
+from penstock.compiler.functions import call
+from penstock.compiler.plan import Scan
+from penstock.compiler.positions import Text
+from penstock.compiler.relations import (
+    TIMESTAMP,
+    Relation,
+    Steps,
+    aliased,
+    cast_column,
+    column,
+    needs_cast,
+    select_from_input,
+)
+from penstock.compiler.rewrite import to_spark
+from penstock.compiler.statements import Column, Name
+from penstock.compiler.types import is_assignable, spark_name, spark_sql_cast, user_name
+from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE, Options, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source table: what the connector gives, and the rows as queries see them."""
+
+    scan: Relation
+    rows: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Makes relations of source tables."""
+
+    analyst: Analyst
+    steps: Steps
+    text: Text
+    problems: Problems
+
+    async def relation(self, table: ConnectorTable) -> Source:
+        """The rows of a table; its faults are reported."""
+        options = table.check(Role.SOURCE, self.problems)
+        physical = self._physical(table, options)
+        metadata = {found.name.text: found.metadata_key.text for found in table.statement.columns if found.metadata_key}
+        limit = table.connector.max_parallelism(Role.SOURCE, options)
+        kind = Scan(table.connector.name, table.name, table.connector_options(), MappingProxyType(metadata), limit)
+        scan = self.steps.scan(kind, physical)
+        computed = await self._with_columns(table, scan)
+        return Source(scan, await self._with_event_time(table, computed))
+
+    def _physical(self, table: ConnectorTable, options: Options) -> pa.Schema:
+        own = table.connector.schema(options)
+        declared = [found for found in table.statement.columns if found.computed is None]
+        if own is not None and not declared:
+            return own
+        if not declared:
+            hint = f"{table.connector.name} does not know the columns: write them after the table's name"
+            raise refusal("invalid_table", f"table {table.name} has no columns", table.statement.name.span, hint)
+        return pa.schema([self._physical_field(table, found, own) for found in declared])
+
+    def _physical_field(self, table: ConnectorTable, declared: Column, own: pa.Schema | None) -> pa.Field:
+        """A column as the connector has it; the user's type may be another that it can be cast to."""
+        if declared.metadata_key is not None:
+            kind = self._metadata_type(table, declared.metadata_key)
+            given = pa.field(declared.name.text, kind, declared.field.nullable)
+        elif own is None:
+            return declared.field
+        elif declared.name.text not in own.names:
+            raise unknown_column(declared.name, own.names, f"{table.name} ({table.connector.name})")
+        else:
+            given = own.field(declared.name.text)
+        if not is_assignable(given.type, declared.field.type):
+            message = f"column {given.name} is {user_name(given.type)}, not {user_name(declared.field.type)}"
+            raise refusal("type_mismatch", message, declared.name.span)
+        return given
+
+    def _metadata_type(self, table: ConnectorTable, key: Name) -> pa.DataType:
+        assert table.connector.source is not None
+        known = table.connector.source.metadata
+        if key.text not in known:
+            hint = f"it has {listed(known)}" if known else "it has none"
+            raise refusal("unknown_metadata", f"{table.connector.name} has no metadata {key.text!r}", key.span, hint)
+        return known[key.text]
+
+    async def _with_columns(self, table: ConnectorTable, scan: Relation) -> Relation:
+        """The columns in the user's order and types, with those that are computed."""
+        columns = table.statement.columns
+        if not columns or not any(
+            found.computed is not None or needs_cast(scan.schema.field(found.name.text).type, found.field.type)
+            for found in columns
+        ):
+            return scan
+        values = []
+        for found in columns:
+            with self.problems.collecting():
+                if found.computed is not None:
+                    values.append(await self._computed(table, found, scan))
+                else:
+                    values.append(cast_column(scan.schema.field(found.name.text), found.field))
+        if len(values) < len(columns):
+            raise Known
+        select = select_from_input([*values, column(TIMESTAMP_COLUMN)])
+        analysis = await self.analyst.analyse(select, inputs_of(scan.schema))
+        schema = with_metadata(analysis.schema, [found.field for found in columns])
+        return self.steps.query(select, scan, schema, f"columns of {table.name}")
+
+    async def _computed(self, table: ConnectorTable, found: Column, scan: Relation) -> exp.Expr:
+        assert found.computed is not None
+        others = {other.name.text for other in table.statement.columns if other.computed is not None}
+        for reference in found.computed.find_all(exp.Column):
+            if reference.name in others and not reference.table:
+                hint = "a computed column can use the columns that are read"
+                message = f"{reference.name} is itself computed"
+                raise refusal("invalid_column", message, self.text.span(reference), hint)
+        value = to_spark(found.computed, self.text)
+        probe = select_from_input([aliased(value.copy(), found.name.text)])
+        kind = (await self.analyst.analyse(probe, inputs_of(scan.schema))).schema.field(0).type
+        if not is_assignable(kind, found.field.type):
+            message = f"column {found.name.text} is {user_name(found.field.type)}, but its value is {user_name(kind)}"
+            hint = f"write CAST(… AS {user_name(found.field.type)})"
+            raise refusal("type_mismatch", message, self.text.span(found.computed), hint)
+        if needs_cast(kind, found.field.type):
+            value = spark_sql_cast(value, spark_name(found.field.type))
+        return aliased(value, found.name.text)
+
+    async def _with_event_time(self, table: ConnectorTable, rows: Relation) -> Relation:
+        watermark = table.statement.watermark
+        option = table.options.get("event_time_field")
+        name = watermark.column if watermark else Name(option.value, option.value_span) if option else None
+        if (other := table.options.get("watermark_field")) is not None:
+            self._moment_field(table, Name(other.value, other.value_span), rows)
+        if name is None:
+            return rows
+        field = self._moment_field(table, name, rows)
+        if watermark is not None and watermark.expression is not None:
+            await self._check_watermark(watermark.expression, rows)
+        select = select_from_input([*(column(found.name) for found in rows.columns), _event_time(table.name, field)])
+        schema = pa.schema([*rows.columns, TIMESTAMP])
+        return self.steps.query(select, rows, schema, f"event time {field.name} of {table.name}")
+
+    def _moment_field(self, table: ConnectorTable, name: Name, rows: Relation) -> pa.Field:
+        names = [field.name for field in rows.columns]
+        found = next((candidate for candidate in (name.text, name.text.lower()) if candidate in names), None)
+        if found is None:
+            raise unknown_column(name, names, table.name)
+        field = rows.schema.field(found)
+        if not arrow.is_timestamp(field.type):
+            hint = "an event time is a TIMESTAMP"
+            message = f"column {field.name} is {user_name(field.type)}, which is no event time"
+            raise refusal("type_mismatch", message, name.span, hint)
+        return field
+
+    async def _check_watermark(self, expression: exp.Expr, rows: Relation) -> None:
+        probe = select_from_input([aliased(to_spark(expression, self.text), "watermark")])
+        kind = (await self.analyst.analyse(probe, inputs_of(rows.schema))).schema.field(0).type
+        if not arrow.is_timestamp(kind):
+            message = f"a watermark is a TIMESTAMP, not {user_name(kind)}"
+            raise refusal("type_mismatch", message, self.text.span(expression))
+
+
+def _event_time(table: str, field: pa.Field) -> exp.Expr:
+    value: exp.Expr = column(field.name)
+    if field.type != TIMESTAMP_TYPE:
+        value = spark_sql_cast(value, spark_name(TIMESTAMP_TYPE))
+    if field.nullable:
+        # Nothing else would be right: a made-up time could close windows early, and a row is not dropped in silence.
+        failure = call("raise_error", f"a row of {table} has no event time: {field.name} is null")
+        value = call("coalesce", value, failure, column(TIMESTAMP_COLUMN))
+    return exp.Alias(this=value, alias=exp.Identifier(this=TIMESTAMP_COLUMN, quoted=True))
+
+
+def with_metadata(schema: pa.Schema, declared: list[pa.Field]) -> pa.Schema:
+    """A schema from Spark, which knows no metadata, with that of the columns it was made of."""
+    metadata = {field.name: field.metadata for field in declared}
+    return pa.schema(
+        [field.with_metadata(metadata[field.name]) if metadata.get(field.name) else field for field in schema]
+    )
