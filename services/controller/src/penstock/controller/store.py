@@ -14,11 +14,12 @@ import asyncpg
 from google.protobuf.message import DecodeError
 
 from penstock.common.database import Pool, database_errors
-from penstock.common.errors import ErrorDomain, InternalError, NotFound, RetryHint
+from penstock.common.errors import DatabaseUnavailable, ErrorDomain, InternalError, NotFound, RetryHint
 from penstock.common.ids import Generation, JobId, NodeId, PipelineId, WorkerId
 from penstock.common.jobs import JobState, RestartMode, StopMode
 from penstock.common.program import Program, program_from_proto
 from penstock.common.proto import program_pb2
+from penstock.common.redaction import redact_message
 from penstock.controller.records import Entry, Failure, JobConfig, JobEvent, JobStatus, TaskOwner
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -64,7 +65,7 @@ class PostgresStore:
 
     async def unsettled_jobs(self) -> tuple[int, tuple[StoredJob, ...]]:
         """The jobs that something is to be done for, and the revision up to which changes are known."""
-        with database_errors():
+        with _statements():
             # In this order: what changes in between is seen twice, not missed.
             revision: int = await self._pool.fetchval(self._queries["newest_revision"])
             rows = await self._pool.fetch(self._queries["unsettled_jobs"])
@@ -72,25 +73,25 @@ class PostgresStore:
 
     async def changed_jobs(self, since: int) -> tuple[StoredJob, ...]:
         """The jobs whose config has a revision above one, in the order of their revisions."""
-        with database_errors():
+        with _statements():
             rows = await self._pool.fetch(self._queries["changed_jobs"], since)
         return tuple(_job_of(row) for row in rows)
 
     async def deleted_jobs(self, jobs: Collection[JobId]) -> tuple[JobId, ...]:
         """Those of some jobs that are no more."""
-        with database_errors():
+        with _statements():
             rows = await self._pool.fetch(self._queries["deleted_jobs"], list(jobs))
         return tuple(JobId(row["id"]) for row in rows)
 
     async def job_state(self, job: JobId) -> JobState | None:
         """Where a job is, or None if there is no such job."""
-        with database_errors():
+        with _statements():
             state = await self._pool.fetchval(self._queries["job_state"], job)
         return None if state is None else JobState(state)
 
     async def load_program(self, pipeline: PipelineId) -> Program:
         """The program that the api stored."""
-        with database_errors():
+        with _statements():
             content = await self._pool.fetchval(self._queries["program"], pipeline)
         if content is None:
             raise NotFound(f"there is no pipeline {pipeline}")
@@ -101,7 +102,7 @@ class PostgresStore:
 
     async def record(self, entries: Sequence[Entry]) -> None:
         """Write entries in their order, all or none."""
-        with database_errors(), _job_gone():
+        with _statements():
             async with self._pool.acquire() as connection, connection.transaction():
                 statuses = [_status_row(entry.status) for entry in entries if entry.status is not None]
                 await connection.executemany(self._queries["save_status"], statuses)
@@ -110,7 +111,7 @@ class PostgresStore:
 
     async def mirror(self, nodes: Sequence[NodeRow], workers: Sequence[WorkerRow]) -> None:
         """Make the tables of nodes and workers say what the registry says."""
-        with database_errors():
+        with _statements():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(self._queries["drop_other_nodes"], [node.id for node in nodes])
                 await connection.execute(self._queries["drop_other_workers"], [worker.id for worker in workers])
@@ -128,11 +129,18 @@ def _read_queries() -> Mapping[str, str]:
 
 
 @contextmanager
-def _job_gone() -> Iterator[None]:
+def _statements() -> Iterator[None]:
+    """The block of some statements. Whatever is not the fault of what is written may pass, as a full disk does, or a
+    connection that asyncpg lost track of as it broke."""
     try:
-        yield
+        with database_errors():
+            yield
     except asyncpg.ForeignKeyViolationError as error:
         raise JobGone("the job was deleted") from error
+    except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
+        raise
+    except (asyncpg.PostgresError, asyncpg.InternalClientError) as error:
+        raise DatabaseUnavailable(f"the database failed: {redact_message(str(error))}") from error
 
 
 def _job_of(row: asyncpg.Record) -> StoredJob:

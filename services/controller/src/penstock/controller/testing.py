@@ -81,7 +81,7 @@ def rpc_settings() -> RpcSettings:
 
 def pipeline_program(*, shuffle: bool = False, sink_parallelism: int = 0) -> Program:
     """A source and a sink, each a node of its own."""
-    source = Operator(OperatorKey("op_in"), "read", ConnectorSource("impulse", "impulse", {}), _SCHEMA)
+    source = Operator(OperatorKey("op_in"), "read", ConnectorSource("impulse", "impulse", {}, {}), _SCHEMA)
     sink = Operator(OperatorKey("op_out"), "write", ConnectorSink("preview", "results", {}, _SCHEMA), None)
     edge = (
         Edge(NodeKey("in"), NodeKey("out"), EdgeKind.SHUFFLE, ("value",))
@@ -154,7 +154,8 @@ class MemoryStore:
 class FakeWorker:
     """Serves WorkerService, registers, sends heartbeats, and reports what a test says.
 
-    Tasks start at once unless `starts` is off, and end when they are told to unless `obeys` is off.
+    Tasks start at once unless `starts` is off, and end when they are told to unless `obeys` is off. One that is
+    detached (`is_detached`) goes on when its scheduler ends it.
     """
 
     def __init__(self, worker_id: WorkerId, controller: str, *, node_id: NodeId | None = None) -> None:
@@ -162,6 +163,7 @@ class FakeWorker:
         self.node_id = node_id
         self.starts = True
         self.obeys = True
+        self.is_detached = False
         self.fenced = False
         self.stops: list[int] = []
         self.execution: worker_pb2.StartExecutionRequest | None = None
@@ -203,7 +205,8 @@ class FakeWorker:
         await self.ended.wait()
 
     async def stop(self, *, force: bool) -> None:
-        await self.crash()
+        if not self.is_detached:
+            await self.crash()
 
     async def crash(self) -> None:
         """Gone without a word."""
@@ -334,6 +337,11 @@ class _WorkerRpc(WorkerServiceServicer):
     async def GetStatus(self, request: worker_pb2.GetStatusRequest, context: Context) -> worker_pb2.GetStatusResponse:
         return self._worker.status()
 
+    async def GetMetrics(
+        self, request: worker_pb2.GetMetricsRequest, context: Context
+    ) -> worker_pb2.GetMetricsResponse:
+        return worker_pb2.GetMetricsResponse()
+
 
 class FakeWorkers:
     """The factory of the embedded scheduler: remembers whom it made. `prepare` changes each before it serves."""
@@ -452,10 +460,8 @@ async def running_controller(
         serve(process, settings, pool=pool, bus=bus, start_worker=start_worker, ready=ready.set_result)
     )
     try:
-        await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
-        yield ready.result()
+        serving.add_done_callback(lambda task: ready.done() or ready.cancel())
+        yield await ready
     finally:
         serving.cancel()
         with suppress(asyncio.CancelledError):
