@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from penstock.common.errors import ErrorDomain
@@ -11,6 +12,7 @@ from penstock.connectors.base import BadData, Connector, Role
 from penstock.connectors.errors import OptionError, OptionProblem, UnknownConnector
 from penstock.connectors.registry import CONNECTORS, connector_named, option_schemas, parse_options
 from penstock.connectors.single_file import FileSinkOptions, FileSourceOptions
+from penstock.connectors.testing import table_spec
 
 
 def problems(connector: str, role: Role, **options: str) -> tuple[OptionProblem, ...]:
@@ -92,3 +94,10 @@ def test_connectors_are_described_in_json() -> None:
     }
     assert described["single_file"]["columns"] is None
     assert described["single_file"]["sink"]["properties"]["append"]["type"] == "boolean"
+
+
+def test_a_worker_says_the_same_of_options_that_became_wrong() -> None:
+    spec = table_spec(pa.schema([]), {"message_count": "many"})
+    with pytest.raises(OptionError) as caught:
+        connector_named("impulse").open_source(spec)
+    assert caught.value.option == "message_count"

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat
 
 from penstock.common.errors import InternalError
 from penstock.connectors.base import Options, Role, Sink, SinkKind, Source, SourceKind, TableSpec
+from penstock.connectors.options import read_options
 from penstock.connectors.pacing import Throttle
 
 
@@ -38,7 +39,7 @@ class Blackhole:
         raise InternalError("blackhole has no sources")
 
     def open_sink(self, spec: TableSpec) -> Sink:
-        rate = BlackholeOptions.model_validate(dict(spec.options)).rows_per_second
+        rate = read_options(self.name, BlackholeOptions, spec.options).rows_per_second
         return BlackholeSink(None if rate is None else Throttle(rate / spec.parallelism))
 
 

@@ -28,6 +28,7 @@ from penstock.connectors.base import (
 )
 from penstock.connectors.generated import generated_source
 from penstock.connectors.instants import Instant, microseconds_of, now_microseconds
+from penstock.connectors.options import read_options
 from penstock.connectors.shares import Numbers, Share
 
 _COLUMNS: Final = pa.schema(
@@ -67,7 +68,7 @@ class Impulse:
         return None
 
     def open_source(self, spec: TableSpec) -> Source:
-        options = ImpulseOptions.model_validate(dict(spec.options))
+        options = read_options(self.name, ImpulseOptions, spec.options)
         share = Share(spec.subtask, spec.parallelism)
         rows = _Rows(spec, options)
         return generated_source(

@@ -24,6 +24,7 @@ from penstock.connectors.base import (
 from penstock.connectors.generated import generated_source
 from penstock.connectors.instants import Instant, microseconds_of
 from penstock.connectors.nexmark_events import COLUMNS, EPOCH_EVENTS, Events, Timeline, generate_column
+from penstock.connectors.options import read_options
 from penstock.connectors.shares import Numbers, Share
 
 _BASE_TIME: Final = datetime(2015, 7, 15, tzinfo=UTC)
@@ -60,7 +61,7 @@ class Nexmark:
         return None
 
     def open_source(self, spec: TableSpec) -> Source:
-        options = NexmarkOptions.model_validate(dict(spec.options))
+        options = read_options(self.name, NexmarkOptions, spec.options)
         timeline = Timeline(microseconds_of(options.base_time), _interval_microseconds(options), options.out_of_order)
 
         def generate(positions: Numbers) -> pa.RecordBatch:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from penstock.connectors.base import Connector, Options, Role, SinkKind, SourceKind
 from penstock.connectors.blackhole import Blackhole
-from penstock.connectors.errors import OptionError, OptionProblem, UnknownConnector, shorten
+from penstock.connectors.errors import OptionError, OptionProblem, UnknownConnector
 from penstock.connectors.impulse import Impulse
 from penstock.connectors.nexmark import Nexmark
+from penstock.connectors.options import read_options, suggestion
 from penstock.connectors.preview import Preview
 from penstock.connectors.single_file import SingleFile
 from penstock.connectors.stdout import Stdout
@@ -29,7 +27,7 @@ def connector_named(name: str) -> Connector:
     """A connector by its name, or UnknownConnector."""
     connector = CONNECTORS.get(name)
     if connector is None:
-        raise UnknownConnector(name, hint=_suggestion(name, CONNECTORS))
+        raise UnknownConnector(name, hint=suggestion(name, CONNECTORS))
     return connector
 
 
@@ -39,11 +37,7 @@ def parse_options(connector: Connector, role: Role, options: Mapping[str, str]) 
     if kind is None:
         message = f"the connector {connector.name} has no {role}s"
         raise OptionError(connector.name, (OptionProblem("type", message),))
-    try:
-        return kind.options.model_validate(dict(options))
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
-        raise OptionError(connector.name, tuple(_problem(kind.options, detail) for detail in details)) from None
+    return read_options(connector.name, kind.options, options)
 
 
 def option_schemas() -> list[dict[str, Any]]:
@@ -53,28 +47,6 @@ def option_schemas() -> list[dict[str, Any]]:
 
 def _kind(connector: Connector, role: Role) -> SourceKind | SinkKind | None:
     return connector.source if role is Role.SOURCE else connector.sink
-
-
-def _problem(options: type[Options], detail: ErrorDetails) -> OptionProblem:
-    name = str(detail["loc"][0]) if detail["loc"] else None
-    match detail["type"]:
-        case "extra_forbidden":
-            shown = shorten(name or "")
-            return OptionProblem(name, f"there is no option {shown}", _suggestion(shown, options.model_fields))
-        case "missing":
-            return OptionProblem(None, f"the option {name} is missing")
-        case _:
-            message = detail["msg"].removeprefix("Value error, ")
-            message = message[:1].lower() + message[1:]
-            return OptionProblem(name, message if name is None else f"option {name}: {message}")
-
-
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    nearest = get_close_matches(shorten(name), names, n=1)
-    if nearest:
-        return f"did you mean {nearest[0]}?"
-    return f"there are {', '.join(names)}" if names else "it takes none"
 
 
 def _described(connector: Connector) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from penstock.connectors.base import (
 )
 from penstock.connectors.file_sink import FileSink
 from penstock.connectors.file_source import METADATA, FileSource
+from penstock.connectors.options import read_options
 
 
 class FileSourceOptions(DecodeOptions):
@@ -50,9 +51,9 @@ class SingleFile:
         return None if role is Role.SOURCE else 1
 
     def open_source(self, spec: TableSpec) -> Source:
-        options = FileSourceOptions.model_validate(dict(spec.options))
+        options = read_options(self.name, FileSourceOptions, spec.options)
         return FileSource(spec, options, options.path)
 
     def open_sink(self, spec: TableSpec) -> Sink:
-        options = FileSinkOptions.model_validate(dict(spec.options))
+        options = read_options(self.name, FileSinkOptions, spec.options)
         return FileSink(spec.schema, options.path, append=options.append, timestamp_format=options.timestamp_format)

@@ -12,6 +12,7 @@ from penstock.common.errors import InternalError
 from penstock.connectors.base import EncodeOptions, Options, Role, Sink, SinkKind, Source, SourceKind, TableSpec
 from penstock.connectors.files import file_error
 from penstock.connectors.formats.json import JsonEncoder
+from penstock.connectors.options import read_options
 
 
 class StdoutOptions(EncodeOptions):
@@ -36,7 +37,7 @@ class Stdout:
         raise InternalError("stdout has no sources")
 
     def open_sink(self, spec: TableSpec) -> Sink:
-        options = StdoutOptions.model_validate(dict(spec.options))
+        options = read_options(self.name, StdoutOptions, spec.options)
         return _StdoutSink(JsonEncoder(spec.schema, options.timestamp_format))
 
 

@@ -28,6 +28,8 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of a batch that is encoded in one piece; an Arrow string array ends at 2 GiB, and text takes more room."""
 _SECOND: Final = 1_000_000
 _MILLISECOND: Final = 1_000
+_MILLISECONDS: Final = pa.array([*(f".{number:03d}" for number in range(1000)), ""])
+_MICROSECONDS: Final = pa.array([*(f"{number:03d}" for number in range(1000)), ""])
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in range(0x20)}
 
 
@@ -130,50 +132,46 @@ def _scalar_text(array: Any, column: pa.Field) -> _Text:
     if pa.types.is_date(kind):
         return _Text(array.cast(pa.string()), quoted=True)
     if kind == pa.time64("us"):
-        return _Text(_shortest(array, (pa.time32("s"), pa.time32("ms"), kind), _as_text), quoted=True)
+        return _Text(_with_fraction(array, _clock_seconds), quoted=True)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _Text(pl.Series(array).bin.encode("base64").to_arrow().cast(pa.string()), quoted=True)
     raise UnsupportedType(f"column {column.name}: JSON cannot hold {kind}")
 
 
 def _timestamp_text(array: Any, kind: pa.DataType) -> Any:
-    naive = array.cast(pa.timestamp("us"))
-    text = _shortest(naive, (pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us")), _as_iso_text)
+    text = _with_fraction(array.cast(pa.timestamp("us", kind.tz)), _iso_seconds)
     return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")
+
+
+def _iso_seconds(seconds: npt.NDArray[np.int64]) -> Any:
+    return pc.replace_substring(pa.array(seconds, pa.timestamp("s")).cast(pa.string()), " ", "T", max_replacements=1)
+
+
+def _clock_seconds(seconds: npt.NDArray[np.int64]) -> Any:
+    return pa.array(seconds.astype(np.int32), pa.time32("s")).cast(pa.string())
+
+
+def _with_fraction(array: Any, to_text: Callable[[npt.NDArray[np.int64]], Any]) -> Any:
+    """Text of seconds, made once for a run of equal ones, as most streams have them, and of their fraction."""
+    values = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
+    seconds = values // _SECOND
+    changes = np.diff(seconds, prepend=seconds[:1]) != 0
+    text = to_text(np.append(seconds[:1], seconds[changes])).take(pa.array(np.cumsum(changes)))
+    fraction = values - seconds * _SECOND
+    if fraction.any():
+        milliseconds = fraction // _MILLISECOND
+        rest = fraction - milliseconds * _MILLISECOND
+        first = _MILLISECONDS.take(pa.array(np.where(fraction == 0, 1000, milliseconds)))
+        text = pc.binary_join_element_wise(
+            text, first, _MICROSECONDS.take(pa.array(np.where(rest == 0, 1000, rest))), ""
+        )
+    return _null_where(array, text)
 
 
 def _unix_millis(array: Any) -> Any:
     """Rounded down also before 1970, which a cast would not do."""
     microseconds = array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
     return pa.array(np.asarray(pc.fill_null(microseconds, 0)) // 1000, mask=np.asarray(array.is_null()))
-
-
-def _as_text(array: Any) -> Any:
-    return array.cast(pa.string())
-
-
-def _as_iso_text(array: Any) -> Any:
-    return pc.replace_substring(array.cast(pa.string()), " ", "T", max_replacements=1)
-
-
-def _shortest(array: Any, kinds: tuple[Any, Any, Any], to_text: Callable[[Any], Any]) -> Any:
-    """The text of each value in the coarsest of seconds, milliseconds and microseconds that holds it."""
-    seconds, milliseconds, microseconds = kinds
-    values = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
-    whole_second, whole_millisecond = values % _SECOND == 0, values % _MILLISECOND == 0
-    if whole_second.all():
-        return to_text(array.cast(seconds))
-    finer = milliseconds if whole_millisecond.all() else microseconds
-    text = to_text(array.cast(finer))
-    if finer is microseconds and whole_millisecond.any():
-        text = _replaced(text, whole_millisecond, to_text(array.cast(milliseconds, safe=False)))
-    if whole_second.any():
-        text = _replaced(text, whole_second, to_text(array.cast(seconds, safe=False)))
-    return text
-
-
-def _replaced(text: Any, where: npt.NDArray[np.bool_], by: Any) -> Any:
-    return pc.if_else(pa.array(where), by, text)
 
 
 def _escaped(text: Any) -> Any:
