@@ -95,7 +95,7 @@ def best_seconds(ways: Mapping[str, Callable[[Any], Any]], blocks: Sequence[Any]
 
 def main() -> None:
     arguments = options(__doc__)
-    count, repeats = (100_000, 2) if arguments.quick else (1_000_000, 5)
+    count, repeats = (100_000, 2) if arguments.quick else (1_000_000, 3)
     batches = bids(count)
     encoder = JsonEncoder(BIDS)
     blocks = [encoder.encode(batch) for batch in batches]

@@ -52,7 +52,7 @@ async def test_subtasks_read_every_line_once(tmp_path: Path, parallelism: int) -
     path.write_bytes(b"\n".join(lines(20_000)))
     batches = await read(path, parallelism)
     assert ids(batches) == list(range(20_000))
-    assert len(batches) > parallelism
+    assert len(batches) >= max(parallelism, 2)
 
 
 async def test_more_subtasks_than_lines_and_an_empty_file(tmp_path: Path) -> None:

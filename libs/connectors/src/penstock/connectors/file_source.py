@@ -22,9 +22,9 @@ from penstock.connectors.rejects import BadPayload, dead_letters
 METADATA: Final[Mapping[str, pa.DataType]] = {"file": pa.string(), "line": pa.int64(), "offset": pa.int64()}
 """The path as it was given, the line's number from 1 on, and where the line begins, in bytes."""
 
-_SMALLEST_BLOCK: Final = 64 * 1024
+_SMALLEST_BLOCK: Final = 256 * 1024
 _LARGEST_BLOCK: Final = 8 * 1024 * 1024
-_GUESSED_ROW_BYTES: Final = 128
+_GUESSED_ROW_BYTES: Final = 160
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
