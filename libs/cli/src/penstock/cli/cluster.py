@@ -29,9 +29,11 @@ class ClusterPlan:
     tracing: Tracing
     state_dir: Path
     workers: Workers
-    free_ports: bool
     note: Callable[[str], None]
     config_file: Path | None = None
+    free_ports: bool = False
+    forgets: bool = False
+    """Whether the state folder is gone with the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ async def _start(plan: ClusterPlan, engine: SharedEngine, stack: AsyncExitStack)
     config = plan.config
     database, nats = config.section("database", DatabaseSettings), config.section("nats", NatsSettings)
     servers = asyncio.create_task(
-        start_servers(stack, plan.state_dir, database=database.url, nats=nats.url), name="servers"
+        start_servers(stack, plan.state_dir, database=database.url, nats=nats.url, forgets=plan.forgets),
+        name="servers",
     )
     await asyncio.sleep(0)
     from penstock.api.settings import ApiSettings

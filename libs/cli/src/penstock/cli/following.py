@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,7 +22,8 @@ from penstock.common.proto.controller_pb2 import SubscribeToOutputRequest
 from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
 from penstock.common.rpc import connect, remote_error
 
-_LOOK_SECONDS: Final = 0.25  # between two looks at the job
+_LOOK_SECONDS: Final = 0.25  # between two looks at the job's state
+_LOOKS_A_MEASURE: Final = 4  # workers tell their figures about once a second
 
 
 class Follower:
@@ -117,20 +119,23 @@ class Follower:
 
     async def _watch(self, client: Client, job_id: str) -> Job:
         """Look at the job until it has ended."""
-        while True:
+        for look in itertools.count():
             job = await client.job(job_id)
-            self._meter.measure(Totals.of(await client.job_metrics(job_id)), last=job.state.is_terminal)
+            if job.state.is_terminal or look % _LOOKS_A_MEASURE == 0:
+                self._meter.measure(Totals.of(await client.job_metrics(job_id)), last=job.state.is_terminal)
+                await self._show_problems(client, job)
             if job.state.is_terminal:
                 return job
             self._display.update(self._meter.line(job.state))
-            await self._show_problems(client, job)
             await asyncio.sleep(_LOOK_SECONDS)
+        raise AssertionError("counting does not end")
 
     async def _show_problems(self, client: Client, job: Job) -> None:
         """What did not end the job."""
         problems = (await client.job_errors(job.id, limit=20)).data
         for problem in reversed(problems):
-            if problem.id > self._problems_seen:
+            # What failed it is told at the end.
+            if problem.id > self._problems_seen and problem.message != (job.error and job.error.message):
                 self._problems_seen = problem.id
                 hint = f" (hint: {problem.hint})" if problem.hint else ""
                 self._display.note(f"{problem.kind}: {problem.message}{hint}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import time
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +17,7 @@ from penstock.cli import terminal
 from penstock.cli.context import CliContext, context_of, run_async
 from penstock.cli.queries import RunRequest, read_query
 from penstock.cli.remote import ParallelismOption, jobs, pipelines
-from penstock.common.errors import PenstockError, SettingsError
+from penstock.common.errors import InternalError, PenstockError, SettingsError
 
 if TYPE_CHECKING:
     from penstock.common.service import Main
@@ -30,6 +33,9 @@ app = typer.Typer(
 )
 app.add_typer(pipelines, name="pipelines")
 app.add_typer(jobs, name="jobs")
+
+
+_TRACEBACK = "PENSTOCK_TRACEBACK"
 
 
 class Picture(StrEnum):
@@ -63,6 +69,13 @@ def main() -> None:
     except BrokenPipeError:
         # Whoever read the output has had enough of it; what is left in the buffer would fail again at exit.
         sys.stdout = None
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        terminal.show_error(
+            InternalError(f"unexpected {type(error).__name__}: {error}", hint=f"set {_TRACEBACK}=1 to see where")
+        )
+        sys.exit(terminal.FAILED)
 
 
 def _show_version(wanted: bool) -> None:
@@ -99,13 +112,14 @@ def run(
     The rows of its SELECTs are printed as lines of JSON, its progress on stderr. Ctrl-C stops it in order, and with
     exit code 130. With --state-dir, what was stopped is taken up again by the next run.
     """
+    started_at = time.monotonic()
     from penstock.cli.running import run_query
 
     query = read_query(file)
     request = RunRequest(query, name or query.name, parallelism, state_dir)
     config = context_of(context).config
     _log_to_stderr(log_level)
-    sys.exit(run_async(run_query(config, request)))
+    sys.exit(run_async(run_query(config, request, started_at)))
 
 
 @app.command(short_help="Start Penstock on this machine; Ctrl-C stops it.")
@@ -234,3 +248,5 @@ def _log_to_stderr(level: LogLevel) -> None:
     from penstock.common.telemetry import LogSettings, configure_logging
 
     configure_logging(LogSettings(level=level.value, format="auto"), service="penstock")
+    # It logs each request, and this process makes one after the other.
+    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -44,10 +44,9 @@ class Totals:
 class Meter:
     """Totals over time, and the rates between them."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, started_at: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._started_at = clock()
-        self._measured_at = self._started_at
+        self._started_at = self._measured_at = started_at
         self.totals = Totals()
         self.rate_in = self.rate_out = 0.0
         self.first_row_seconds: float | None = None
@@ -59,10 +58,9 @@ class Meter:
     def measure(self, totals: Totals, *, last: bool = False) -> None:
         now = self._clock()
         passed = now - self._measured_at
-        if last:
-            self.totals = totals
-        if passed < _RATE_SECONDS:
+        if passed < _RATE_SECONDS and not last:
             return
+        passed = max(passed, _RATE_SECONDS)
         # A job that was restarted counts from 0 again.
         self.rate_in = max(0.0, (totals.rows_in - self.totals.rows_in) / passed)
         self.rate_out = max(0.0, (totals.rows_out - self.totals.rows_out) / passed)

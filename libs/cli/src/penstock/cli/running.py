@@ -15,15 +15,15 @@ from penstock.common.telemetry import Tracing
 from penstock.spark import SparkSettings
 
 
-async def run_query(config: Config, request: RunRequest) -> int:
-    """Run a query to its end, and tell the exit code."""
+async def run_query(config: Config, request: RunRequest, started_at: float) -> int:
+    """Run a query to its end, and tell the exit code; `started_at` is when the user began to wait."""
     # First of all: nothing takes longer.
     engine = SharedEngine(config.section("spark", SparkSettings))
     await asyncio.sleep(0)
     from penstock.cli.following import Follower
     from penstock.cli.progress import Meter, open_display
 
-    interrupts, meter = Interrupts(), Meter()
+    interrupts, meter = Interrupts(), Meter(started_at)
     with ExitStack() as stack:
         stack.enter_context(interrupts.taken())
         folder = stack.enter_context(
@@ -31,7 +31,15 @@ async def run_query(config: Config, request: RunRequest) -> int:
         )
         display = stack.enter_context(open_display())
         display.update("starting")
-        plan = ClusterPlan(config, Tracing(None), folder, "embedded", free_ports=True, note=display.update)
+        plan = ClusterPlan(
+            config,
+            Tracing(None),
+            folder,
+            "embedded",
+            note=display.update,
+            free_ports=True,
+            forgets=request.state_dir is None,
+        )
         try:
             async with running_cluster(plan, engine) as cluster:
                 return await Follower(cluster, request, display, meter, interrupts).run()

@@ -36,11 +36,15 @@ class ServerUrls:
     nats: str
 
 
-async def start_servers(stack: AsyncExitStack, state: Path, *, database: str, nats: str) -> ServerUrls:
+async def start_servers(stack: AsyncExitStack, state: Path, *, database: str, nats: str, forgets: bool) -> ServerUrls:
     """Start what has no URL yet, both at once; the stack ends it."""
     from penstock.common.embedded import EmbeddedNats, EmbeddedPostgres
 
+    options = {"fsync": "off"} if forgets else {}
     nats_port = 0
+
+    async def start_postgres() -> EmbeddedPostgres:
+        return await EmbeddedPostgres.start(state / "postgres", options)
 
     async def start_nats() -> EmbeddedNats:
         # Again at the same port: whoever was connected looks there.
@@ -50,7 +54,7 @@ async def start_servers(stack: AsyncExitStack, state: Path, *, database: str, na
         return server
 
     starting = [
-        _given(database) if database else _kept(stack, "postgres", lambda: EmbeddedPostgres.start(state / "postgres")),
+        _given(database) if database else _kept(stack, "postgres", start_postgres),
         _given(nats) if nats else _kept(stack, "nats", start_nats),
     ]
     # Both are waited for even if one fails, so that the stack has what there is to end.

@@ -43,7 +43,7 @@ async def stand_up(config: Config, config_file: Path | None, folder: Path | None
         tracing = configure_tracing(config.section("telemetry", TelemetrySettings), service="penstock")
         stack.callback(tracing.shutdown)
         say(f"starting Penstock in {path}")
-        plan = ClusterPlan(config, tracing, path, "node", free_ports=False, note=say, config_file=config_file)
+        plan = ClusterPlan(config, tracing, path, "node", say, config_file)
         stopping = asyncio.Event()
         try:
             async with running_cluster(plan, SharedEngine(config.section("spark", SparkSettings))) as cluster:
