@@ -158,8 +158,12 @@ class Jobs:
         group.create_task(self._run_one(runner), name=f"job-{job}")
 
     async def _run_one(self, runner: JobRunner) -> None:
-        await runner.run()
         job = runner.config.id
+        try:
+            await runner.run()
+        except Exception:
+            # A fault of the code, which must not end the other jobs.
+            log.exception(LogEvent.STATE_CRASHED, job=job, state=runner.status.state)
         # Another may have been started already, between the job's rest and now.
         if self._runners.get(job) is runner:
             del self._runners[job]

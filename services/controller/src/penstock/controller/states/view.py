@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.common.errors import PenstockError
 from penstock.controller.records import Failure, JobConfig, JobStatus
@@ -55,13 +55,9 @@ class Attempt(Generic[_Result]):
 
 
 @asynccontextmanager
-async def attempting(view: JobView, work: Awaitable[_Result]) -> AsyncIterator[Attempt[_Result]]:
+async def attempting(view: JobView, work: Coroutine[Any, Any, _Result]) -> AsyncIterator[Attempt[_Result]]:
     """Do some work while the block lasts; its end wakes the job."""
-
-    async def run() -> _Result:
-        return await work
-
-    task = asyncio.create_task(run())
+    task = asyncio.create_task(work)
     task.add_done_callback(lambda _: view.wake())
     try:
         yield Attempt(task)
