@@ -36,7 +36,7 @@ class Preview:
         return None
 
     def max_parallelism(self, role: Role, options: Options) -> int | None:
-        return 1
+        return None
 
     def open_source(self, spec: TableSpec) -> Source:
         raise InternalError("preview has no sources")
