@@ -26,6 +26,11 @@ class PlainPySpark:
     def __init__(self, session: Any) -> None:
         self._session = session
 
+    @property
+    def session(self) -> Any:
+        """The session itself, for what is not a batch."""
+        return self._session
+
     def run(self, sql: str, inputs: Mapping[str, pa.RecordBatch], conf: Mapping[str, str]) -> pa.Table:
         """One batch."""
         for key, value in conf.items():

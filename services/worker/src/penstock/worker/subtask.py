@@ -107,7 +107,7 @@ class Subtask:
         wiring, pace = self._wiring, self._surroundings.pace
         outlet = None
         if self._source is not None:
-            into = wiring.inbox.channel(pace.channel_rows)
+            into = wiring.inbox.channel(pace.batch_rows)
             self._reader = Reader(self._source, into, wiring.dead_letters, self.metrics, pace.batch_rows)
             if self._stopping:
                 self._reader.stop()
