@@ -9,13 +9,12 @@ from typing import Final, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.common.diagnostics import Span
 from penstock.common.program import INPUT
 from penstock.compiler.diagnostics import Refused, refusal
 from penstock.compiler.dialect import marked_spark_sql, spark_sql
 from penstock.compiler.functions import REWRITES
 from penstock.compiler.messages import explain
-from penstock.compiler.positions import Text
+from penstock.compiler.positions import Text, extent
 from penstock.spark import Analysis, EngineFault, FunctionKind, Position, SqlError
 
 _MARK: Final = re.compile(r"/\*@(\d+)\*/")
@@ -73,31 +72,47 @@ class Analyst:
             await self._engine.analyse(marked, inputs)
         except SqlError as again:
             position = again.position
-        span = self._span(marked, marks, position) or self._text.span(select)
+        node = _nearest(marked, marks, position)
         columns = [name for schema in inputs.values() for name in schema.names]
-        said = explain(error, columns, [*self._functions, *REWRITES], self._written(marked, marks, position))
+        said = explain(error, columns, [*self._functions, *REWRITES], self._written(node))
+        span = self._text.span(_blamed(select, node, error), node, select)
         return refusal(said.code, said.message, span, said.hint)
 
-    def _span(self, marked: str, marks: list[tuple[int, int]], position: Position | None) -> Span | None:
-        mark = self._mark(marked, marks, position)
-        return None if mark is None else self._text.between(*mark)
-
-    def _written(self, marked: str, marks: list[tuple[int, int]], position: Position | None) -> str:
+    def _written(self, node: exp.Expr | None) -> str:
         """What the user wrote at the place of an error."""
-        mark = self._mark(marked, marks, position)
-        return "" if mark is None else self._text.content[mark[0] : mark[1] + 1]
+        return "" if node is None else self._text.content[node.meta["start"] : node.meta["end"] + 1]
 
-    def _mark(self, marked: str, marks: list[tuple[int, int]], position: Position | None) -> tuple[int, int] | None:
-        """The offsets of the mark that is nearest to a position: the last one before it, else the first after it."""
-        if position is None:
-            return None
-        offset = _offset(marked, position)
-        found = [match for match in _MARK.finditer(marked) if int(match[1]) < len(marks)]
-        before = [match for match in found if match.start() <= offset]
-        nearest = before[-1] if before else found[0] if found else None
-        # A call begins with its own name, an operator with its left side: the mark right at the position is best.
-        exact = next((match for match in found if match.start() == offset), nearest)
-        return None if exact is None else marks[int(exact[1])]
+
+def _nearest(marked: str, marks: list[exp.Expr], position: Position | None) -> exp.Expr | None:
+    """The node whose mark is nearest to a position: right at it, else the last before it, else the first after it."""
+    if position is None:
+        return None
+    offset = _offset(marked, position)
+    found = [match for match in _MARK.finditer(marked) if int(match[1]) < len(marks)]
+    before = [match for match in found if match.start() <= offset]
+    nearest = before[-1] if before else found[0] if found else None
+    # A call begins with its own name, and an operator with its left side.
+    exact = next((match for match in found if match.start() == offset), nearest)
+    return None if exact is None else marks[int(exact[1])]
+
+
+def _blamed(select: exp.Expr, node: exp.Expr | None, error: SqlError) -> exp.Expr | None:
+    """The part of a query that an error is about, where Spark points at the beginning of it or at nothing."""
+    family, _, kind = error.error_class.partition(".")
+    if kind == "FILTER_NOT_BOOLEAN" and isinstance(select, exp.Select):
+        where: exp.Expr | None = select.args.get("where")
+        return where
+    if family == "FIELD_NOT_FOUND" and (name := re.search(r"`([^`]*)`", error.message)):
+        return next((found for found in select.find_all(exp.Identifier) if found.name == name[1]), None)
+    if family == "DATATYPE_MISMATCH" and node is not None:
+        operator = node.find_ancestor(exp.Binary, exp.Anonymous, exp.Select)
+        begins = (
+            operator is not None
+            and extent(operator) is not None
+            and (extent(operator) or (0,))[0] == node.meta["start"]
+        )
+        return operator if begins and isinstance(operator, exp.Binary) else node
+    return node
 
 
 def _offset(text: str, position: Position) -> int:

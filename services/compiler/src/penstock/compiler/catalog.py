@@ -54,7 +54,8 @@ class ConnectorTable:
     def _report(self, name: str | None, message: str, hint: str | None, problems: Problems) -> None:
         option = self.options.get(name or "")
         if option is None:
-            problems.error("invalid_option", f"table {self.name}: {message}", self.statement.name.span, hint)
+            code = "missing_option" if message.endswith("is missing") else "invalid_option"
+            problems.error(code, f"table {self.name}: {message}", self.statement.name.span, hint)
         elif message.startswith("there is no option"):
             known = [*(hint or "").removeprefix("there are ").split(", "), *_COMMON]
             better = hint if hint and hint.startswith("did you mean") else did_you_mean(option.name, known) or hint
@@ -62,7 +63,8 @@ class ConnectorTable:
         else:
             if _TEMPLATE.search(option.value):
                 hint = "a secret can only stand in an option that is text"
-            problems.error("invalid_option", message, option.value_span, hint)
+            reason = message.partition(", unable to")[0].replace("input should be", "it should be")
+            problems.error("invalid_option", reason, option.value_span, hint)
 
 
 @dataclass(frozen=True, slots=True)

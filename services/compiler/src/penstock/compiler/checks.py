@@ -27,6 +27,19 @@ _CLAUSES: Final[Mapping[str, tuple[str, str, str | None]]] = MappingProxyType(
         "windows": ("unsupported", "window functions are not supported yet", None),
     }
 )
+_KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "order": r"ORDER\s+BY",
+        "sort": r"SORT\s+BY",
+        "limit": "LIMIT",
+        "offset": "OFFSET",
+        "group": r"GROUP\s+BY",
+        "having": "HAVING",
+        "distinct": "DISTINCT",
+        "qualify": "QUALIFY",
+        "windows": "WINDOW",
+    }
+)
 _TAKEN: Final = frozenset({"expressions", "from_", "where", "joins", "laterals", "with_"})
 _SET_OPERATION: Final = frozenset({"this", "expression", "distinct", "with_", "by_name", "side", "kind", "on"})
 
@@ -41,8 +54,8 @@ def check_clauses(query: exp.Query, text: Text) -> None:
             continue
         code, message, hint = _CLAUSES.get(name, ("unsupported", f"{_spoken(name)} is not supported", None))
         node = clause[0] if isinstance(clause, list) else clause
-        place = text.span(node) if isinstance(node, exp.Expr) else None
-        raise refusal(code, message, place or text.span(query), hint)
+        first = node if isinstance(node, exp.Expr) and text.span(node) else query
+        raise refusal(code, message, text.keyword(_KEYWORDS.get(name), first) or text.span(query), hint)
 
 
 def _spoken(name: str) -> str:

@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.common.diagnostics import Span
 from penstock.compiler import dialect
-from penstock.compiler.diagnostics import Refused, refusal
+from penstock.compiler.diagnostics import Refused, did_you_mean, refusal
 from penstock.compiler.dialect import SyntaxProblem
 from penstock.compiler.positions import Text
 from penstock.compiler.rewrite import fold_names
@@ -22,6 +22,7 @@ _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R
 # What an expression cannot begin with, after a comma or an opening parenthesis.
 _NO_BEGINNING: Final = frozenset({TokenType.COMMA, TokenType.FROM, TokenType.WHERE})
 _LONGEST: Final = 40
+_KEYWORDS: Final = ("FROM", "WHERE", "UNION ALL", "CROSS JOIN", "AS", "AND", "OR", "THEN", "ELSE", "END")
 
 
 class Cursor:
@@ -119,19 +120,24 @@ class Cursor:
         raise refusal("syntax", "this parenthesis is not closed", self.text.of_tokens(start))
 
     def skip(self) -> None:
-        """Goes past a token, or past all that is in parentheses."""
-        opened = []
+        """Goes past a token, or past all that is in parentheses, or in the angle brackets of a type."""
+        opened: list[Token] = []
+        is_type = self.sees("STRUCT", "<") or self.sees("MAP", "<") or self.sees("ARRAY", "<")
+        if is_type:
+            opened.append(self.take())
+            self.take()
         while not self.at_end:
             token = self.take()
-            if token.token_type in _OPENING:
+            if token.token_type in _OPENING or (is_type and token.text == "<"):
                 opened.append(token)
-            elif token.token_type in _CLOSING:
+            elif token.token_type in _CLOSING or (is_type and token.text == ">"):
                 if not opened:
                     raise refusal("syntax", f"unexpected {token.text!r}", self.text.of_tokens(token))
                 opened.pop()
             if not opened:
                 return
-        raise refusal("syntax", "this parenthesis is not closed", self.text.of_tokens(opened[0]))
+        what = "type" if is_type else "parenthesis"
+        raise refusal("syntax", f"this {what} is not closed", self.text.of_tokens(opened[0]))
 
     def until(self, *ends: str) -> Cursor:
         """What comes before one of these keywords or the end, outside all parentheses."""
@@ -203,7 +209,7 @@ class Cursor:
         try:
             tree = dialect.parse(tokens, self.text.content, into)
         except SyntaxProblem as problem:
-            raise _syntax(problem, self.text) from problem
+            raise _syntax(problem, tokens, self.text) from problem
         if tree is None:
             raise self.unexpected(f"expected {what}")
         return fold_names(tree)
@@ -232,7 +238,7 @@ _EXPECTATIONS: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
 )
 
 
-def _syntax(problem: SyntaxProblem, text: Text) -> Refused:
+def _syntax(problem: SyntaxProblem, tokens: Sequence[Token], text: Text) -> Refused:
     token, span = problem.token, text.of_tokens(problem.token)
     expected = next(
         (say(problem.description) for start, say in _EXPECTATIONS if problem.description.startswith(start)), ""
@@ -241,7 +247,15 @@ def _syntax(problem: SyntaxProblem, text: Text) -> Refused:
         message = f"{expected}, but the statement ends here" if expected else "the statement ends too early"
         return refusal("syntax", message, span)
     message = f"{expected}, found {_shown(token)}" if expected else f"unexpected {_shown(token)}"
-    return refusal("syntax", message, span)
+    return refusal("syntax", message, span, _misspelled(tokens, token))
+
+
+def _misspelled(tokens: Sequence[Token], token: Token) -> str | None:
+    """A hint that the word before, which was taken for a name, was meant for a keyword."""
+    before = next((one for one, other in itertools.pairwise(tokens) if other.start == token.start), None)
+    if before is None or before.token_type is not TokenType.VAR:
+        return None
+    return did_you_mean(before.text, _KEYWORDS)
 
 
 def _shown(token: Token) -> str:

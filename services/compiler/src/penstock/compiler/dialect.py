@@ -58,6 +58,15 @@ class PenstockParser(PostgresParser):
         trees = self._parse(self.EXPRESSION_PARSERS[into], tokens, sql)
         return trees[0] if trees else None
 
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Add | exp.Interval | None:
+        first = self._curr
+        tree = super()._parse_interval(require_interval, parse_function_unit)
+        if tree is not None and first is not None:
+            tree.meta.update(start=first.start, end=self._prev.end)
+        return tree
+
     def raise_error(self, message: str, token: Token | None = None) -> None:
         place = token or self._curr or self._prev or Token.string("")
         raise SyntaxProblem(message, place, at_end=not token and not self._curr)
@@ -72,7 +81,7 @@ class PenstockGenerator(SparkGenerator):
         if node not in (exp.Select, exp.From, exp.With)
     }
 
-    def __init__(self, *, marks: list[tuple[int, int]] | None = None, **options: Any) -> None:
+    def __init__(self, *, marks: list[exp.Expr] | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._marks = marks
 
@@ -83,8 +92,14 @@ class PenstockGenerator(SparkGenerator):
         meta = expression._meta
         if not meta or "start" not in meta:
             return text
-        self._marks.append((meta["start"], meta["end"]))
+        self._marks.append(expression)
         return f"/*@{len(self._marks) - 1}*/{text}"
+
+    def lateral_sql(self, expression: exp.Lateral) -> str:
+        alias = expression.args["alias"]
+        outer = " OUTER" if expression.args.get("outer") else ""
+        columns = self.expressions(alias, key="columns", flat=True)
+        return f" LATERAL VIEW{outer} {self.sql(expression, 'this')} {self.sql(alias, 'this')} AS {columns}"
 
     def datatype_sql(self, expression: exp.DataType) -> str:
         return str(expression.meta[SPARK_TYPE]) if SPARK_TYPE in expression.meta else super().datatype_sql(expression)
@@ -95,7 +110,6 @@ class PenstockGenerator(SparkGenerator):
 
 class Penstock(Postgres):
     INDEX_OFFSET = 0
-    # Spark reads backslashes in text as escapes, where Postgres takes them as they are.
     Parser = PenstockParser
 
     class Tokenizer(Postgres.Tokenizer):
@@ -134,16 +148,16 @@ def parse(tokens: Sequence[Token], sql: str, into: type[exp.Expr]) -> exp.Expr |
 
 def spark_sql(tree: exp.Expr) -> str:
     """The tree as Spark SQL, in one line."""
-    return _generator().generate(tree)
+    return _generator().generate(tree, copy=False)
 
 
-def marked_spark_sql(tree: exp.Expr) -> tuple[str, list[tuple[int, int]]]:
-    """The same with numbered marks, and the offsets in the user's text that each mark stands for."""
-    marks: list[tuple[int, int]] = []
-    return _generator(marks).generate(tree), marks
+def marked_spark_sql(tree: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """The same with numbered marks, and what each mark stands for."""
+    marks: list[exp.Expr] = []
+    return _generator(marks).generate(tree, copy=False), marks
 
 
-def _generator(marks: list[tuple[int, int]] | None = None) -> PenstockGenerator:
+def _generator(marks: list[exp.Expr] | None = None) -> PenstockGenerator:
     return PenstockGenerator(
         marks=marks,
         dialect=_SparkTarget(),

@@ -59,6 +59,8 @@ def explain(error: SqlError, columns: Sequence[str], functions: Collection[str],
             return Said("ambiguous_column", f"column {name} could be one of several", "write the table before it")
         case "DATATYPE_MISMATCH":
             return _mismatch(kind, error.message)
+        case "FAILED_TO_PARSE_TOO_COMPLEX":
+            return Said("too_complex", "the query is too complex", "split it with WITH or CREATE VIEW")
         case "PARSE_SYNTAX_ERROR" | "PARSE_EMPTY_STATEMENT":
             return Said("syntax", f"this is not understood near {written!r}" if written else "this is not understood")
         case "UNSUPPORTED_GENERATOR":
@@ -97,7 +99,8 @@ def _wrong_count(message: str, names: Sequence[str], written: str) -> Said:
     if counts is None:
         return Said("wrong_arguments", f"{name} does not take so many arguments")
     wanted = counts[1].replace("[", "").replace("]", "").replace(", ", " or ")
-    return Said("wrong_arguments", f"{name} takes {wanted} arguments, not {counts[2]}")
+    noun = "argument" if wanted == "1" else "arguments"
+    return Said("wrong_arguments", f"{name} takes {wanted} {noun}, not {counts[2]}")
 
 
 def _mismatch(kind: str, message: str) -> Said:

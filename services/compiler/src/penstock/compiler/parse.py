@@ -31,7 +31,7 @@ from penstock.compiler.statements import (
 )
 from penstock.compiler.types import arrow_type, field_metadata
 
-_DEEPEST: Final = 100
+_DEEPEST: Final = 40
 _CONSTRAINTS: Final = (
     "NOT",
     "NULL",
@@ -109,6 +109,7 @@ def _statement(cursor: Cursor, problems: Problems) -> Statement:
         return _insert(cursor)
     if cursor.takes("SET"):
         return _set(cursor)
+    _refuse_values(cursor)
     if any(cursor.sees(word) for word in _QUERY):
         return Select(cursor.query(), cursor.span())
     word = cursor.take()
@@ -288,9 +289,16 @@ def _insert(cursor: Cursor) -> Insert:
     cursor.expect("INTO")
     table = cursor.name("the name of a table")
     columns = cursor.names("a column") if cursor.sees("(") and not _is_query_ahead(cursor) else ()
+    _refuse_values(cursor)
     if not any(cursor.sees(word) for word in _QUERY):
         raise cursor.unexpected("expected a query")
     return Insert(table, columns, cursor.rest().query())
+
+
+def _refuse_values(cursor: Cursor) -> None:
+    if cursor.takes("VALUES"):
+        hint = "read rows from a source, such as a single_file"
+        raise refusal("unsupported", "VALUES is not supported", cursor.text.of_tokens(cursor.previous), hint)
 
 
 def _is_query_ahead(cursor: Cursor) -> bool:

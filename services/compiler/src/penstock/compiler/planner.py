@@ -71,8 +71,8 @@ class Planner:
         if not self._outputs and not self._problems.has_errors:
             hint = "add INSERT INTO … SELECT …, or a SELECT to see rows"
             self._problems.error("no_output", "the query has no INSERT and no SELECT, so it does nothing", None, hint)
-        self._warn_of_unused()
         if not self._problems.has_errors:
+            self._warn_of_unused()
             for table, relations in self._written.items():
                 self._steps.write(self._sinks[table], relations)
         return Plan(self._steps.all(), self._settings)
@@ -278,18 +278,9 @@ class Planner:
     def _dead_letter_table(self, table: ConnectorTable, options: Options) -> ConnectorTable | None:
         if not isinstance(options, DecodeOptions):
             return None
-        wanted, option = options.bad_data is BadData.DEAD_LETTER, table.options.get("dead_letter")
-        if not wanted and option is None:
+        option = table.options.get("dead_letter")
+        if options.bad_data is not BadData.DEAD_LETTER or option is None:
             return None
-        if option is None:
-            bad_data = table.options["bad_data"]
-            hint = "add dead_letter = 'table', where table is a sink table of this query"
-            raise refusal(
-                "missing_option", "bad_data = 'dead_letter' needs the option dead_letter", bad_data.span, hint
-            )
-        if not wanted:
-            hint = "add bad_data = 'dead_letter'"
-            raise refusal("invalid_option", "dead_letter is not used", option.span, hint)
         found = self._tables.get(option.value)
         if isinstance(found, Faulty):
             raise Known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -30,6 +31,14 @@ class Text:
             if node is not None and (found := extent(node)) is not None:
                 return self.between(*found)
         return None
+
+    def keyword(self, pattern: str | None, before: exp.Expr) -> Span | None:
+        """The span of the last keyword before a node, and of the node; of the node alone when there is none."""
+        found = extent(before)
+        if found is None:
+            return None
+        matches = list(re.finditer(pattern, self.content[: found[0]], re.IGNORECASE)) if pattern else []
+        return self.between(matches[-1].start() if matches else found[0], found[1])
 
     def place(self, node: exp.Expr | None) -> Span | None:
         """The span of a node's own name rather than of all of it, where it has one."""

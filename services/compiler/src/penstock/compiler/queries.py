@@ -145,6 +145,8 @@ class Queries:
                 relation = await scope.relation(source)
             case _:
                 raise refusal("unsupported", "only tables and queries can be read in FROM", self.text.span(source))
+        alias = source.args.get("alias")
+        relation = self.renamed(relation, (alias.args.get("columns") if alias is not None else None) or [])
         return select_source(select, source, relation, self.text)
 
     def _check_table(self, table: exp.Table) -> None:
@@ -204,7 +206,7 @@ class Queries:
         return Relation(tuple(part for branch in branches for part in branch.inputs), target)
 
     async def _common(self, sides: list[exp.Expr], relations: list[Relation]) -> pa.Schema:
-        """The schema that all sides can be cast to, with the names of the first; everything may be null."""
+        """The schema that all sides can be cast to, with the names of the first."""
         common = relations[0]
         fields = list(common.columns)
         for side, other in zip(sides[1:], relations[1:], strict=True):
@@ -213,7 +215,7 @@ class Queries:
             both = exp.Union(this=_all_of("one", fields), expression=_all_of("other", other.columns), distinct=False)
             schema = (await self.analyst.analyse(both, inputs)).schema
             fields = [
-                pa.field(field.name, found.type, True, field.metadata)
+                pa.field(field.name, found.type, found.nullable, field.metadata)
                 for field, found in zip(fields, schema, strict=True)
             ]
         return pa.schema([*fields, common.schema.field(TIMESTAMP_COLUMN)])
@@ -274,7 +276,7 @@ def _implied_name(value: exp.Expr) -> str | None:
             return "case"
         case exp.Bracket():
             return _implied_name(value.this)
-        case exp.Func():
+        case exp.Func() if not isinstance(value, exp.Binary):
             return str(value.sql_name()).lower()
     return None
 

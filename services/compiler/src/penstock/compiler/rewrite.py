@@ -13,7 +13,7 @@ from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.intervals import parse_interval, spark_interval
 from penstock.compiler.positions import Text
-from penstock.compiler.types import SPARK_TYPE, arrow_type, spark_name, spark_sql_cast
+from penstock.compiler.types import SPARK_TYPE, arrow_type, spark_name
 
 _NO_KEY: Final = frozenset("'?\\")
 
@@ -29,6 +29,7 @@ def fold_names(tree: exp.Expr) -> exp.Expr:
 def to_spark(tree: exp.Expr, text: Text) -> exp.Expr:
     """A copy of the tree that means in Spark what the user's means in Postgres."""
     root = exp.Paren(this=tree.copy())
+    _with_json_arguments(root)
     for node in reversed(list(root.walk(bfs=True))):
         rewrite = _REWRITES.get(type(node))
         if rewrite is None or (replacement := rewrite(node, text)) is node:
@@ -79,7 +80,7 @@ def _interval(node: exp.Interval, text: Text) -> exp.Expr:
 def _interval_literal(content: str, unit: str | None, text: Text, node: exp.Expr) -> exp.Expr:
     interval = parse_interval(content, unit)
     if interval is None:
-        shown = f"{content} {unit}" if unit else content
+        shown = f"{content} {unit.lower()}" if unit else content
         hint = "write a number and a unit, such as '5 seconds' or '1 day 2 hours'"
         raise refusal("invalid_interval", f"{shown!r} is not an interval", text.span(node, node.parent), hint)
     return exp.Var(this=spark_interval(interval))
@@ -127,37 +128,25 @@ def _json_step(key: exp.Expr, text: Text, near: exp.Expr) -> str:
     return f"['{key.name}']"
 
 
-def _lambda(node: exp.Lambda, text: Text) -> exp.Expr:
+def _with_json_arguments(root: exp.Expr) -> None:
     """`f(x -> 'key')` is a key of JSON and not a function, when what is right of the arrow begins with a literal."""
-    leftmost: exp.Expr = node.this
-    while isinstance(leftmost, exp.JSONExtract | exp.JSONExtractScalar):
-        leftmost = leftmost.this
-    if len(node.expressions) != 1 or not isinstance(leftmost, exp.Literal):
-        return node
-    column = exp.Column(this=node.expressions[0])
-    step = exp.JSONExtract(this=column, expression=leftmost.copy())
-    if leftmost is node.this:
-        return _json(step, text)
-    whole = node.this
-    leftmost.replace(step)
-    return _json_text(whole, text) if isinstance(whole, exp.JSONExtractScalar) else _json(whole, text)
+    for node in list(root.find_all(exp.Lambda)):
+        leftmost: exp.Expr = node.this
+        while isinstance(leftmost, exp.JSONExtract | exp.JSONExtractScalar):
+            leftmost = leftmost.this
+        if len(node.expressions) != 1 or not isinstance(leftmost, exp.Literal):
+            continue
+        step = exp.JSONExtract(this=exp.Column(this=node.expressions[0]), expression=leftmost.copy())
+        leftmost.replace(step)
+        node.replace(node.this)
 
 
 def _matches(node: exp.RegexpILike, _: Text) -> exp.Expr:
     return call("rlike", node.this, call("concat", "(?i)", node.expression))
 
 
-def _distinct(node: exp.NullSafeNEQ, _: Text) -> exp.Expr:
-    return exp.Not(this=exp.Paren(this=exp.NullSafeEQ(this=node.this, expression=node.expression)))
-
-
 def _same_constant(name: str) -> Callable[[exp.Expr, Text], exp.Expr]:
     return lambda _node, _text: call(name)
-
-
-def _at_time_zone(node: exp.AtTimeZone, _: Text) -> exp.Expr:
-    """The clock of a zone at a moment, and the moment of a clock in a zone; Spark tells by the type."""
-    return call("convert_timezone", "UTC", node.args["zone"], spark_sql_cast(node.this, "TIMESTAMP_NTZ"))
 
 
 def _unsupported(what: str, hint: str | None = None) -> Callable[[exp.Expr, Text], exp.Expr]:
@@ -170,7 +159,9 @@ def _unsupported(what: str, hint: str | None = None) -> Callable[[exp.Expr, Text
 _REWRITES: Final[Mapping[type[exp.Expr], Callable[[Any, Text], exp.Expr]]] = MappingProxyType(
     {
         exp.Anonymous: _call,
-        exp.AtTimeZone: _at_time_zone,
+        exp.AtTimeZone: _unsupported(
+            "AT TIME ZONE is", "use convert_timezone('UTC', 'Europe/Berlin', x) for the clock of a zone"
+        ),
         exp.Bracket: _bracket,
         exp.Cast: _cast,
         exp.TryCast: _cast,
@@ -189,10 +180,8 @@ _REWRITES: Final[Mapping[type[exp.Expr], Callable[[Any, Text], exp.Expr]]] = Map
         exp.JSONBContains: _unsupported("the operator ? is"),
         exp.ArrayContainsAll: _unsupported("the operators @> and <@ are", "use array_contains or arrays_overlap"),
         exp.ArrayOverlaps: lambda node, _: call("arrays_overlap", node.this, node.expression),
-        exp.Lambda: _lambda,
         exp.Localtime: _same_constant("current_time"),
         exp.Localtimestamp: _same_constant("localtimestamp"),
-        exp.NullSafeNEQ: _distinct,
         exp.Parameter: _unsupported("parameters are"),
         exp.Placeholder: _unsupported("parameters are"),
         exp.RegexpILike: _matches,

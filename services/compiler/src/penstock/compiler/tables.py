@@ -13,7 +13,6 @@ from penstock.compiler.diagnostics import did_you_mean, refusal
 from penstock.compiler.functions import call
 from penstock.compiler.positions import Text
 from penstock.compiler.relations import Relation, column, identifier
-from penstock.connectors.base import TIMESTAMP_COLUMN
 
 _NO_ALIAS: Final = "unnest"
 
@@ -24,17 +23,13 @@ class SelectSource:
 
     relation: Relation
     name: str | None
-    names: tuple[str, ...]
-    """The relation's columns as this SELECT knows them."""
     laterals: tuple[exp.Lateral, ...]
 
     @property
     def alias(self) -> exp.TableAlias | None:
         if self.name is None:
             return None
-        own = tuple(field.name for field in self.relation.columns)
-        columns = [] if own == self.names else [identifier(name) for name in (*self.names, TIMESTAMP_COLUMN)]
-        return exp.TableAlias(this=identifier(self.name), columns=columns or None)
+        return exp.TableAlias(this=identifier(self.name))
 
     def expanded(self, item: exp.Expr, text: Text) -> Iterator[exp.Expr]:
         """An item of a SELECT list, with a star as the columns that it stands for."""
@@ -48,7 +43,7 @@ class SelectSource:
             yield item
 
     def _own(self) -> Iterator[exp.Column]:
-        return (column(name, self.name) for name in self.names)
+        return (column(field.name, self.name) for field in self.relation.columns)
 
     def _unnested(self, table: str | None = None) -> Iterator[exp.Column]:
         for lateral in self.laterals:
@@ -68,7 +63,7 @@ class SelectSource:
             yield from self._fields(table, item, text)
 
     def _fields(self, name: str, item: exp.Column, text: Text) -> Iterator[exp.Expr]:
-        kinds = dict(zip(self.names, (field.type for field in self.relation.columns), strict=True))
+        kinds = {field.name: field.type for field in self.relation.columns}
         kind = kinds.get(name)
         if kind is None or not arrow.is_struct(kind):
             known = [*filter(None, [self.name]), *(key for key, found in kinds.items() if arrow.is_struct(found))]
@@ -95,19 +90,10 @@ def select_source(select: exp.Select, source: exp.Expr, relation: Relation, text
     alias = source.args.get("alias")
     given = alias.name if alias is not None and alias.this is not None else None
     name = given or (source.name if isinstance(source, exp.Table) else None)
-    names = _names(relation, [found.name for found in (alias.args.get("columns") or [])] if alias else [], alias, text)
     joins = [*(select.args.get("joins") or []), *(source.args.get("joins") or [])]
     laterals = [_unnest_of_join(join, text) for join in joins]
     laterals += [_unnest(lateral, False, text) for lateral in select.args.get("laterals") or []]
-    return SelectSource(relation, name, names, tuple(laterals))
-
-
-def _names(relation: Relation, given: list[str], alias: exp.Expr | None, text: Text) -> tuple[str, ...]:
-    own = [field.name for field in relation.columns]
-    if len(given) > len(own):
-        message = f"there are {len(given)} names for {len(own)} columns"
-        raise refusal("column_count", message, text.span(alias))
-    return tuple(given + own[len(given) :])
+    return SelectSource(relation, name, tuple(laterals))
 
 
 def _unnest_of_join(join: exp.Join, text: Text) -> exp.Lateral:

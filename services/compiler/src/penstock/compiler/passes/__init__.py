@@ -22,6 +22,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     drop_identities,  # steps that change nothing
     collapse_queries,  # queries that follow each other become one
     prune_sources,  # what of a source no query reads, inside structs too
+    drop_identities,  # and those that change nothing now
     chain_steps,  # steps that run in one subtask
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.common.program import INPUT, OperatorKey
+from penstock.common.program import INPUT, OperatorKey, Output
 from penstock.compiler.analysis import Analyst, inputs_of
 from penstock.compiler.plan import Plan, Query, Step, projections
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
@@ -49,6 +49,6 @@ def _makes_rows(value: exp.Expr, analyst: Analyst) -> bool:
 async def _read_by(step: Step, schemas: dict[OperatorKey, pa.Schema], analyst: Analyst) -> set[str]:
     assert isinstance(step.kind, Query)
     part = step.inputs[0]
-    schema = DEAD_LETTERS if part.output is part.output.DEAD_LETTERS else schemas[part.step]
+    schema = DEAD_LETTERS if part.output is Output.DEAD_LETTERS else schemas[part.step]
     analysis = await analyst.analyse(step.kind.select, inputs_of(schema))
     return set(analysis.used[INPUT].names)

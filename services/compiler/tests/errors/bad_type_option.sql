@@ -1,0 +1,2 @@
+CREATE TABLE t (a INT) WITH (connector = 'blackhole', type = 'source');
+SELECT a FROM t;

@@ -1,0 +1,4 @@
+CREATE TABLE clicks (user_id TEXT NOT NULL, ms INT, ts TIMESTAMP, geo STRUCT<city TEXT>)
+  WITH (connector = 'single_file', path = 'c.json', type = 'source');
+CREATE VIEW clicks AS SELECT 1 FROM clicks;
+SELECT ms FROM clicks;

@@ -1,0 +1,2 @@
+CREATE TABLE t WITH (connector = 'impulse', event_rate = 'fast');
+SELECT counter FROM t;

@@ -1,0 +1,2 @@
+CREATE TABLE t WITH (connector = 'single_file', path = 'x', type = 'source');
+SELECT a FROM t;

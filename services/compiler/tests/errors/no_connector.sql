@@ -1,0 +1,2 @@
+CREATE TABLE t (a INT) WITH (path = 'x');
+SELECT a FROM t;

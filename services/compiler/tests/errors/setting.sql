@@ -1,0 +1,3 @@
+SET paralelism = 3;
+SET parallelism = 'many';
+SET checkpoint_interval = 'soon';

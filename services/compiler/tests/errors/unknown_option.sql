@@ -1,0 +1,2 @@
+CREATE TABLE t WITH (connector = 'impulse', event_rat = '10');
+SELECT counter FROM t;

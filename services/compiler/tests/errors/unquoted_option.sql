@@ -1,0 +1,2 @@
+CREATE TABLE t WITH (connector = impulse);
+SELECT counter FROM t;

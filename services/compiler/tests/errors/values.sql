@@ -1,0 +1,2 @@
+CREATE TABLE out (a INT) WITH (connector = 'blackhole');
+INSERT INTO out VALUES (1), (2);

@@ -1,0 +1,2 @@
+CREATE TABLE impulse WITH (connector = 'impulse');
+INSERT INTO impulse SELECT counter FROM impulse;

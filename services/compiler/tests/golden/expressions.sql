@@ -1,0 +1,42 @@
+CREATE TABLE clicks (
+  user_id TEXT NOT NULL,
+  url TEXT,
+  ms INT,
+  ts TIMESTAMP NOT NULL,
+  tags TEXT[],
+  geo STRUCT<country TEXT, city TEXT, point STRUCT<lat DOUBLE, lon DOUBLE>>,
+  attributes MAP<TEXT, TEXT>,
+  payload JSON
+) WITH (connector = 'single_file', path = 'clicks.json', type = 'source');
+
+SELECT
+  ms / 2 AS integer_division,
+  ms / 2.0 AS division,
+  ms % 3 AS remainder,
+  -ms AS negative,
+  2 ^ ms AS power,
+  user_id || '-' || ms AS joined,
+  'it''s \n' AS quoted,
+  E'a\nb' AS escaped,
+  ms::BIGINT AS big,
+  CAST(ms AS TEXT) AS txt,
+  TRY_CAST(url AS INT) AS tried,
+  CASE WHEN ms > 1 THEN 'many' ELSE 'few' END AS how_many,
+  tags[1] AS first_tag,
+  attributes['k'] AS k,
+  (geo).city,
+  ms IS DISTINCT FROM 1 AS distinct_from,
+  ms IS NOT DISTINCT FROM 1 AS not_distinct_from,
+  url ILIKE '%X%' AS ilike,
+  url ~ '^a' AS matches,
+  url !~* 'b$' AS matches_not,
+  ms BETWEEN 1 AND 5 AS ranged,
+  ms IN (1, 2, 3) AS listed,
+  ms NOT IN (4, 5) AS not_listed,
+  url IS NULL AS missing,
+  NOT (ms > 1) AS negated,
+  ARRAY[1, 2] AS numbers,
+  row(1, 'a') AS pair,
+  coalesce(url, 'none') AS filled,
+  transform(tags, x -> upper(x)) AS uppers
+FROM clicks;

@@ -1,0 +1,113 @@
+"""Each query has the plan that is written down beside it, or the diagnostics; PENSTOCK_UPDATE_GOLDEN=1 writes them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.common.diagnostics import render_diagnostic
+from penstock.common.program import (
+    INPUT,
+    ArrowValue,
+    ConnectorSink,
+    Output,
+    Program,
+    program_from_proto,
+    program_to_proto,
+)
+from penstock.common.program_text import plan_text
+from penstock.compiler import Compilation, compile_query
+from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
+from penstock.spark import Engine, FragmentSpec
+
+FOLDER = Path(__file__).parent
+EXAMPLES = Path(__file__).parents[3] / "examples"
+UPDATE = os.environ.get("PENSTOCK_UPDATE_GOLDEN") == "1"
+
+
+@dataclass(frozen=True)
+class Golden:
+    path: Path
+    query: str
+
+    def expect(self, actual: str, suffix: str) -> None:
+        file = self.path.with_suffix(suffix)
+        if UPDATE:
+            file.write_text(actual)
+        assert actual == file.read_text()
+
+
+def queries(folder: Path) -> list[Golden]:
+    return [Golden(path, path.read_text()) for path in sorted(folder.glob("*.sql"))]
+
+
+def named(golden: Golden) -> str:
+    return golden.path.stem
+
+
+PLANS = queries(FOLDER / "golden")
+ERRORS = queries(FOLDER / "errors")
+
+
+def rendered(compilation: Compilation, golden: Golden) -> str:
+    return "".join(
+        f"{render_diagnostic(diagnostic, golden.query, golden.path.name)}\n\n" for diagnostic in compilation.diagnostics
+    )
+
+
+@pytest.mark.parametrize("golden", PLANS, ids=named)
+async def test_query_has_its_plan(engine: Engine, golden: Golden) -> None:
+    compilation = await compile_query(golden.query, engine)
+    assert compilation.program is not None, rendered(compilation, golden)
+    golden.expect(rendered(compilation, golden) + plan_text(compilation.program), ".plan")
+    assert program_from_proto(program_to_proto(compilation.program)) == compilation.program
+    await check_queries(engine, compilation.program)
+
+
+@pytest.mark.parametrize("golden", ERRORS, ids=named)
+async def test_wrong_query_is_explained(engine: Engine, golden: Golden) -> None:
+    compilation = await compile_query(golden.query, engine)
+    assert compilation.program is None
+    actual = rendered(compilation, golden)
+    golden.expect(actual, ".txt")
+    assert "SQLSTATE" not in actual and "`" not in actual
+
+
+@pytest.mark.parametrize("example", queries(EXAMPLES), ids=named)
+async def test_example_compiles_without_a_warning(engine: Engine, example: Golden) -> None:
+    compilation = await compile_query(example.query, engine)
+    assert compilation.diagnostics == ()
+    assert compilation.program is not None
+    await check_queries(engine, compilation.program)
+
+
+async def check_queries(engine: Engine, program: Program) -> None:
+    """Every query of a program can be run, and gives the schema that its operator says."""
+    for node in program.nodes:
+        schema = input_of(program, node.key)
+        for operator in node.operators:
+            if isinstance(operator.kind, ArrowValue):
+                assert schema is not None
+                spec = FragmentSpec(operator.kind.sql, {INPUT: schema}, operator.output)
+                async with await engine.plan(spec) as fragment:
+                    (result,) = await fragment.run(pa.RecordBatch.from_pylist([], schema))
+                assert result.schema == operator.output
+            if isinstance(operator.kind, ConnectorSink):
+                assert schema == operator.kind.input
+            schema = operator.output
+            assert schema is None or schema.names[-1] == TIMESTAMP_COLUMN
+
+
+def input_of(program: Program, key: str) -> pa.Schema | None:
+    """The schema of a node's input, which all its edges have."""
+    schemas = [
+        DEAD_LETTERS if edge.output is Output.DEAD_LETTERS else program.node(edge.source).operators[-1].output
+        for edge in program.edges
+        if edge.target == key
+    ]
+    assert all(schema == schemas[0] for schema in schemas)
+    return schemas[0] if schemas else None
