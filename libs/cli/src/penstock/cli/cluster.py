@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class ClusterPlan:
     free_ports: bool = False
     forgets: bool = False
     """Whether the state folder is gone with the cluster."""
+    imports: tuple[str, ...] = ()
+    """Modules that are wanted once the cluster is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +59,32 @@ async def running_cluster(plan: ClusterPlan, engine: SharedEngine) -> AsyncItera
 
 
 async def _start(plan: ClusterPlan, engine: SharedEngine, stack: AsyncExitStack) -> Cluster:
-    # Here and below: the JVM and Postgres come up while this process imports.
-    from penstock.common.bus import Bus, NatsSettings
-    from penstock.common.database import DatabaseSettings, migrate, open_database
-
-    config = plan.config
-    database, nats = config.section("database", DatabaseSettings), config.section("nats", NatsSettings)
-    servers = asyncio.create_task(
-        start_servers(stack, plan.state_dir, database=database.url, nats=nats.url, forgets=plan.forgets),
-        name="servers",
-    )
+    # At once, as the engine already does: both come up while this process imports, which takes as long.
+    servers = asyncio.create_task(start_servers(stack, plan.config, plan.state_dir, forgets=plan.forgets))
     await asyncio.sleep(0)
+    # In a thread, so that this loop goes on; in one, since imports that cross each other can fail.
+    await asyncio.to_thread(_import_all, ("penstock.cli.embedded_services", *plan.imports))
     from penstock.api.settings import ApiSettings
     from penstock.cli.embedded_services import start_services
+    from penstock.common.bus import Bus, NatsSettings
+    from penstock.common.database import DatabaseSettings, migrate, open_database
     from penstock.common.rpc import RpcSettings
 
+    config = plan.config
     urls = await servers
     plan.note("Postgres and NATS are up")
-    pool = await open_database(urls.database, database)
+    pool = await open_database(urls.database, config.section("database", DatabaseSettings))
     stack.callback(pool.terminate)
     await migrate(pool)
-    bus = await Bus.connect(urls.nats, nats)
+    bus = await Bus.connect(urls.nats, config.section("nats", NatsSettings))
     stack.push_async_callback(bus.close)
     hosted = Hosted()
     stack.push_async_callback(hosted.close)
     addresses = await start_services(plan, engine, hosted, pool, bus)
     token = config.section("api", ApiSettings).token
     return Cluster(addresses.api, token, addresses.controller, config.section("rpc", RpcSettings), hosted)
+
+
+def _import_all(names: tuple[str, ...]) -> None:
+    for name in names:
+        importlib.import_module(name)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Protocol, Self
 
-from penstock.api.schemas import JobMetrics
 from penstock.common.jobs import JobState
 
 if TYPE_CHECKING:
     from rich.live import Live
+
+    from penstock.api.schemas import JobMetrics
 
 _LINE_SECONDS: Final = 5.0
 _RATE_SECONDS: Final = 0.2  # the least time that a rate is taken over

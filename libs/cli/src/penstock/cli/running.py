@@ -9,6 +9,7 @@ from penstock.cli import state_dir, terminal
 from penstock.cli.cluster import ClusterPlan, running_cluster
 from penstock.cli.engines import SharedEngine
 from penstock.cli.interrupts import Interrupts
+from penstock.cli.progress import Meter, open_display
 from penstock.cli.queries import RunRequest
 from penstock.common.config import Config
 from penstock.common.telemetry import Tracing
@@ -19,10 +20,6 @@ async def run_query(config: Config, request: RunRequest, started_at: float) -> i
     """Run a query to its end, and tell the exit code; `started_at` is when the user began to wait."""
     # First of all: nothing takes longer.
     engine = SharedEngine(config.section("spark", SparkSettings))
-    await asyncio.sleep(0)
-    from penstock.cli.following import Follower
-    from penstock.cli.progress import Meter, open_display
-
     interrupts, meter = Interrupts(), Meter(started_at)
     with ExitStack() as stack:
         stack.enter_context(interrupts.taken())
@@ -39,9 +36,12 @@ async def run_query(config: Config, request: RunRequest, started_at: float) -> i
             note=display.update,
             free_ports=True,
             forgets=request.state_dir is None,
+            imports=("penstock.cli.following",),
         )
         try:
             async with running_cluster(plan, engine) as cluster:
+                from penstock.cli.following import Follower
+
                 return await Follower(cluster, request, display, meter, interrupts).run()
         except asyncio.CancelledError:
             if not interrupts.interrupted:

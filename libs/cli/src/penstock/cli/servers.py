@@ -10,13 +10,24 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
+from pydantic import ConfigDict
 
+from penstock.common.config import Config, Settings
+from penstock.common.embedded import EmbeddedNats, EmbeddedPostgres
 from penstock.common.errors import PenstockError
 from penstock.common.events import LogEvent
 
 _AGAIN_SECONDS: Final = 1.0
 
 log = structlog.get_logger(__name__)
+
+
+class _Url(Settings):
+    """What is needed of a section here, where its own model would bring its client along."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    url: str
 
 
 class Server(Protocol):
@@ -36,10 +47,9 @@ class ServerUrls:
     nats: str
 
 
-async def start_servers(stack: AsyncExitStack, state: Path, *, database: str, nats: str, forgets: bool) -> ServerUrls:
-    """Start what has no URL yet, both at once; the stack ends it."""
-    from penstock.common.embedded import EmbeddedNats, EmbeddedPostgres
-
+async def start_servers(stack: AsyncExitStack, config: Config, state: Path, *, forgets: bool) -> ServerUrls:
+    """Start what the settings have no URL of, both at once; the stack ends it."""
+    database, nats = config.section("database", _Url).url, config.section("nats", _Url).url
     options = {"fsync": "off"} if forgets else {}
     nats_port = 0
 
