@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from penstock.common.errors import ExternalError, UserError
@@ -19,7 +19,7 @@ class Slots:
     """The slots of a node, and those that are taken."""
 
     total: int
-    taken: Mapping[WorkerId, int] = MappingProxyType({})
+    taken: Mapping[WorkerId, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def used(self) -> int:

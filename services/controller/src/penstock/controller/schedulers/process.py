@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import structlog
 
+from penstock.common.errors import ExternalError
 from penstock.common.events import LogEvent
 from penstock.common.ids import WorkerId
 from penstock.controller.registry import Registry
@@ -41,20 +42,28 @@ def process_scheduler(
 
 def process_factory(arguments: list[str], environment: Mapping[str, str], stop_timeout: timedelta) -> WorkerFactory:
     async def start(worker: WorkerId, controller: str) -> WorkerProcess:
-        process = await asyncio.create_subprocess_exec(
-            *arguments,
-            # The pipe is never written to: that it closes tells the worker that the controller is gone.
-            stdin=asyncio.subprocess.PIPE,
-            env={
-                **environment,
-                "PENSTOCK__WORKER__ID": worker,
-                "PENSTOCK__WORKER__CONTROLLER": controller,
-                "PENSTOCK__WORKER__EXIT_WITH_PARENT": "true",
-            },
-            start_new_session=True,
-        )
+        # A pipe of our own, never written to: that it closes tells the worker that the controller is gone. With one of
+        # asyncio's, a process would not have ended before all that share it have.
+        stdin, lifeline = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *arguments,
+                stdin=stdin,
+                env={
+                    **environment,
+                    "PENSTOCK__WORKER__ID": worker,
+                    "PENSTOCK__WORKER__CONTROLLER": controller,
+                    "PENSTOCK__WORKER__EXIT_WITH_PARENT": "true",
+                },
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(lifeline)
+            raise ExternalError(f"a worker could not be started: {error.strerror or error}") from error
+        finally:
+            os.close(stdin)
         log.info(LogEvent.WORKER_SPAWNED, worker=worker, pid=process.pid)
-        return WorkerProcess(worker, process, stop_timeout)
+        return WorkerProcess(worker, process, lifeline, stop_timeout)
 
     return start
 
@@ -62,13 +71,19 @@ def process_factory(arguments: list[str], environment: Mapping[str, str], stop_t
 class WorkerProcess:
     """A worker's process, and through its process group its JVM."""
 
-    def __init__(self, worker: WorkerId, process: asyncio.subprocess.Process, stop_timeout: timedelta) -> None:
+    def __init__(
+        self, worker: WorkerId, process: asyncio.subprocess.Process, lifeline: int, stop_timeout: timedelta
+    ) -> None:
         self._worker = worker
         self._process = process
+        self._lifeline = lifeline
         self._stop_timeout = stop_timeout
 
     async def wait(self) -> None:
         code = await self._process.wait()
+        # Nothing that it started may outlive it.
+        self._signal(signal.SIGKILL)
+        os.close(self._lifeline)
         log.info(LogEvent.WORKER_EXITED, worker=self._worker, pid=self._process.pid, code=code)
 
     async def stop(self, *, force: bool) -> None:
@@ -79,7 +94,6 @@ class WorkerProcess:
                     await self._process.wait()
         if self._process.returncode is None:
             log.info(LogEvent.WORKER_KILLED, worker=self._worker, pid=self._process.pid)
-        # Also when it has ended: nothing that it started may outlive it.
         self._signal(signal.SIGKILL)
         await self._process.wait()
 
