@@ -29,10 +29,10 @@ from penstock.controller.registry import Registry, Worker
 from penstock.controller.runner import Ports
 from penstock.controller.schedulers.base import WorkerGrant
 from penstock.controller.states.machine import TRANSITIONS, Machine
-from penstock.controller.testing import MemoryStore, job_config, test_settings, wall_clock
+from penstock.controller.testing import MemoryStore, job_config, quick_settings, wall_clock
 from penstock.controller.workers import ExecutionPlan, WorkerStatus
 
-SETTINGS = test_settings(
+SETTINGS = quick_settings(
     poll_interval="1ms",
     heartbeat_timeout="1h",
     node_timeout="1h",

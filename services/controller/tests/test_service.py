@@ -34,9 +34,9 @@ from penstock.controller.testing import (
     FakeWorkers,
     TransientFault,
     pipeline_program,
+    quick_settings,
     rpc_settings,
     running_controller,
-    test_settings,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def stub_of(serving: Serving) -> AsyncIterator[ControllerServiceAsyncStub]
 
 @pytest.fixture
 async def controller(pool: Pool, bus: Bus, workers: FakeWorkers) -> AsyncIterator[Serving]:
-    async with running_controller(pool, bus, test_settings(), workers) as serving:
+    async with running_controller(pool, bus, quick_settings(), workers) as serving:
         yield serving
 
 
@@ -181,7 +181,7 @@ async def test_a_worker_that_dies_is_replaced(desired: Desired, controller: Serv
 
 
 async def test_restarts_have_a_budget(pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers) -> None:
-    async with running_controller(pool, bus, test_settings(max_restarts="1"), workers):
+    async with running_controller(pool, bus, quick_settings(max_restarts="1"), workers):
         job = await desired.create()
         await reaches(desired, job, JobState.RUNNING)
         await workers.all[0].crash()
@@ -198,7 +198,7 @@ async def test_restarts_are_forgotten_once_the_job_is_well(
         status = await desired.status(job)
         return (status["generation"], status["restarts"]) == (2, 0)
 
-    async with running_controller(pool, bus, test_settings(healthy_after="200ms"), workers):
+    async with running_controller(pool, bus, quick_settings(healthy_after="200ms"), workers):
         job = await desired.create()
         await reaches(desired, job, JobState.RUNNING)
         await workers.all[0].crash()
@@ -313,7 +313,7 @@ async def test_state_changes_are_published_in_their_order(
 async def test_a_wake_up_is_acted_on_before_the_next_poll(
     pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers
 ) -> None:
-    async with running_controller(pool, bus, test_settings(poll_interval="1h"), workers):
+    async with running_controller(pool, bus, quick_settings(poll_interval="1h"), workers):
         job = await desired.create()
         bus.publish(subjects.job_desired(job), b"{}")
         await reaches(desired, job, JobState.RUNNING)
@@ -323,7 +323,7 @@ async def test_a_job_starts_without_nats(pool: Pool, desired: Desired, workers: 
     settings = load_config(environment={"PENSTOCK__NATS__CONNECT_TIMEOUT": "100ms"}).section("nats", NatsSettings)
     bus = await Bus.connect("nats://127.0.0.1:1", settings)
     try:
-        async with running_controller(pool, bus, test_settings(), workers):
+        async with running_controller(pool, bus, quick_settings(), workers):
             job = await desired.create()
             await reaches(desired, job, JobState.RUNNING)
     finally:
@@ -333,7 +333,7 @@ async def test_a_job_starts_without_nats(pool: Pool, desired: Desired, workers: 
 async def test_a_running_job_is_adopted_by_the_next_controller(
     pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers
 ) -> None:
-    settings = test_settings()
+    settings = quick_settings()
     async with running_controller(pool, bus, settings, workers) as first:
         job = await desired.create(parallelism=2)
         await reaches(desired, job, JobState.RUNNING)
@@ -359,7 +359,7 @@ async def test_a_running_job_is_adopted_by_the_next_controller(
 async def test_a_running_job_whose_workers_do_not_come_back_is_recovered(
     pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers
 ) -> None:
-    settings = test_settings(adopt_timeout="200ms")
+    settings = quick_settings(adopt_timeout="200ms")
     async with running_controller(pool, bus, settings, workers):
         job = await desired.create()
         await reaches(desired, job, JobState.RUNNING)
@@ -396,7 +396,7 @@ async def test_postgres_being_killed_harms_no_job_and_loses_nothing(
     desired = Desired(pool)
     try:
         await migrate(pool)
-        async with running_controller(pool, bus, test_settings(), workers):
+        async with running_controller(pool, bus, quick_settings(), workers):
             steady, finishing, recovering = [await desired.create() for _ in range(3)]
             for job in (steady, finishing, recovering):
                 await reaches(desired, job, JobState.RUNNING)

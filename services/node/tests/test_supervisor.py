@@ -119,7 +119,9 @@ async def test_a_killed_worker_has_ended_when_the_call_returns(supervise: Superv
         await supervisor.stop_worker(worker, force=True)
 
 
-async def test_a_worker_that_does_not_end_when_asked_is_killed(supervise: Supervise, tmp_path: Path) -> None:
+async def test_a_worker_that_does_not_end_when_asked_has_no_slots_and_is_killed(
+    supervise: Supervise, tmp_path: Path
+) -> None:
     supervisor = supervise(standby=0, more="import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     worker = await supervisor.start_worker("job/1", 1)
 
@@ -128,7 +130,7 @@ async def test_a_worker_that_does_not_end_when_asked_is_killed(supervise: Superv
 
     await eventually(is_up)
     await supervisor.stop_worker(worker, force=False)
-    assert len(supervisor.workers) == 1
+    assert len(supervisor.workers) == 1 and supervisor.slots.used == 0
     await count(supervisor, 0)
 
 

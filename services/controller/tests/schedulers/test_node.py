@@ -17,8 +17,8 @@ from penstock.controller.testing import (
     FakeNode,
     FakeWorkers,
     pipeline_program,
+    quick_settings,
     running_controller,
-    test_settings,
 )
 
 AddNode = Callable[[int], Awaitable[FakeNode]]
@@ -26,7 +26,7 @@ AddNode = Callable[[int], Awaitable[FakeNode]]
 
 @pytest.fixture
 async def controller(pool: Pool, bus: Bus) -> AsyncIterator[Serving]:
-    async with running_controller(pool, bus, test_settings(scheduler="node")) as serving:
+    async with running_controller(pool, bus, quick_settings(scheduler="node")) as serving:
         yield serving
 
 
@@ -103,16 +103,29 @@ async def test_a_job_that_waits_for_slots_can_be_stopped_and_rescaled(desired: D
 
 async def test_slots_of_a_stopped_job_are_used_by_the_next(desired: Desired, add_node: AddNode) -> None:
     await add_node(1)
-    first, second = await desired.create(), await desired.create()
+    first = await desired.create()
     await eventually(lambda: desired.is_in(first, JobState.RUNNING))
+    second = await desired.create()
+    await eventually(lambda: desired.is_in(second, JobState.SCHEDULING))
     await desired.update(first, stop_mode="graceful")
     await eventually(lambda: desired.is_in(second, JobState.RUNNING))
+
+
+async def test_jobs_that_start_at_once_are_not_promised_the_same_slots(desired: Desired, add_node: AddNode) -> None:
+    jobs = [await desired.create() for _ in range(6)]
+    node = await add_node(3)
+
+    async def are_running() -> bool:
+        return [await desired.is_in(job, JobState.RUNNING) for job in jobs].count(True) == 3
+
+    await eventually(are_running)
+    assert len(node.alive) == 3 and node.refusals == 0
 
 
 async def test_a_worker_that_its_node_no_longer_names_is_lost_at_once(
     pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers
 ) -> None:
-    settings = test_settings(scheduler="node", heartbeat_timeout="1h")
+    settings = quick_settings(scheduler="node", heartbeat_timeout="1h")
     async with running_controller(pool, bus, settings) as controller:
         node = await FakeNode(f"127.0.0.1:{controller.rpc_port}", 1, workers).open()
         job = await desired.create()
@@ -144,7 +157,7 @@ async def test_a_node_that_is_killed_is_recovered_from_on_another(desired: Desir
 async def test_workers_of_nodes_are_adopted_and_ended_by_the_next_controller(
     pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers
 ) -> None:
-    settings = test_settings(scheduler="node")
+    settings = quick_settings(scheduler="node")
     async with running_controller(pool, bus, settings) as first:
         node = await FakeNode(f"127.0.0.1:{first.rpc_port}", 2, workers).open()
         job = await desired.create(parallelism=2)

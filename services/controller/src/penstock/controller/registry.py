@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -57,6 +58,7 @@ class Registry:
         self._nodes: dict[NodeId, Node] = {}
         self._workers: dict[WorkerId, Worker] = {}
         self._grants: dict[WorkerId, Grant] = {}
+        self._held: Counter[NodeId] = Counter()
         self._owners: dict[WorkerId, TaskOwner] = {}
         self._arrivals: dict[WorkerId, asyncio.Future[Worker]] = {}
         self._capacity_changed = asyncio.Event()
@@ -82,12 +84,12 @@ class Registry:
     @property
     def capacities(self) -> tuple[Capacity, ...]:
         """What each node has left: what it says itself, or less by what it has been asked for since."""
-        granted: dict[NodeId, int] = {}
+        granted = Counter(self._held)
         # Copies: figures for Prometheus are read in another thread.
         for grant in tuple(self._grants.values()):
-            granted[grant.node_id] = granted.get(grant.node_id, 0) + grant.slots
+            granted[grant.node_id] += grant.slots
         return tuple(
-            Capacity(node.id, node.slots, node.slots - max(node.slots_used, granted.get(node.id, 0)))
+            Capacity(node.id, node.slots, node.slots - max(node.slots_used, granted[node.id]))
             for node in tuple(self._nodes.values())
         )
 
@@ -122,6 +124,15 @@ class Registry:
         """Return once slots may have become free since the last call."""
         await self._capacity_changed.wait()
         self._capacity_changed.clear()
+
+    def hold(self, node: NodeId, slots: int) -> None:
+        """A node is about to be asked for slots: nobody else should count on them."""
+        self._held[node] += slots
+
+    def unhold(self, node: NodeId, slots: int) -> None:
+        """The node has answered."""
+        self._held[node] -= slots
+        self._capacity_changed.set()
 
     def grant(self, worker: WorkerId, node: NodeId, slots: int) -> None:
         """A node has started a worker for a job."""

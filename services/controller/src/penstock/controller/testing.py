@@ -18,8 +18,8 @@ from penstock.common import service
 from penstock.common.bus import Bus
 from penstock.common.config import load_config
 from penstock.common.database import Pool
-from penstock.common.errors import DatabaseUnavailable, ErrorDomain, PenstockError, RetryHint
-from penstock.common.ids import Generation, JobId, NodeId, PipelineId, WorkerId
+from penstock.common.errors import DatabaseUnavailable, ErrorDomain, ExternalError, PenstockError, RetryHint
+from penstock.common.ids import JobId, NodeId, PipelineId, WorkerId
 from penstock.common.jobs import JobState, RestartMode, StopMode
 from penstock.common.program import (
     ConnectorSink,
@@ -54,7 +54,7 @@ _SCHEMA = pa.schema([("value", pa.int64())])
 _BEAT_SECONDS = 0.05
 
 
-def test_settings(**overrides: str) -> ControllerSettings:
+def quick_settings(**overrides: str) -> ControllerSettings:
     """The defaults, on free ports and with short waits."""
     quick = {
         "rpc_port": "0",
@@ -70,9 +70,6 @@ def test_settings(**overrides: str) -> ControllerSettings:
     }
     environment = {f"PENSTOCK__CONTROLLER__{key.upper()}": value for key, value in {**quick, **overrides}.items()}
     return load_config(environment=environment).section("controller", ControllerSettings)
-
-
-test_settings.__test__ = False  # type: ignore[attr-defined]
 
 
 def rpc_settings() -> RpcSettings:
@@ -377,6 +374,7 @@ class FakeNode(NodeServiceServicer):
         self.slots = slots
         self.workers = workers
         self.owners: dict[WorkerId, tuple[str, int]] = {}
+        self.refusals = 0
         self._controller = controller
         self._settings = rpc_settings()
         self._server: RpcServer | None = None
@@ -385,6 +383,10 @@ class FakeNode(NodeServiceServicer):
     @property
     def alive(self) -> list[FakeWorker]:
         return [worker for worker in self.workers.alive if worker.id in self.owners]
+
+    @property
+    def slots_used(self) -> int:
+        return sum(self.owners[each.id][1] for each in self.alive)
 
     async def open(self) -> FakeNode:
         self._server = await serve_rpc(
@@ -407,8 +409,12 @@ class FakeNode(NodeServiceServicer):
             await self._server.close(0)
 
     async def StartWorker(self, request: node_pb2.StartWorkerRequest, context: Context) -> node_pb2.StartWorkerResponse:
-        worker = await self.workers.make(WorkerId.new(), self._controller, self.id)
-        self.owners[worker.id] = (request.owner, request.slots)
+        if request.slots > self.slots - self.slots_used:
+            self.refusals += 1
+            raise ExternalError("too few slots are free")
+        worker_id = WorkerId.new()
+        self.owners[worker_id] = (request.owner, request.slots)
+        worker = await self.workers.make(worker_id, self._controller, self.id)
         return node_pb2.StartWorkerResponse(worker_id=worker.id)
 
     async def StopWorker(self, request: node_pb2.StopWorkerRequest, context: Context) -> node_pb2.StopWorkerResponse:
@@ -441,7 +447,7 @@ class FakeNode(NodeServiceServicer):
                         answer = await stub.HeartbeatNode(
                             controller_pb2.HeartbeatNodeRequest(
                                 node_id=self.id,
-                                slots_used=sum(self.owners[each.id][1] for each in self.alive),
+                                slots_used=self.slots_used,
                                 worker_ids=[each.id for each in self.alive],
                             )
                         )
@@ -520,11 +526,6 @@ class Desired:
 
 def wall_clock() -> datetime:
     return datetime.now(UTC)
-
-
-def first_generation(job: JobId) -> JobStatus:
-    """The status of a job that runs for the first time."""
-    return JobStatus(job, JobState.RUNNING, Generation(1), parallelism=1, tasks=2)
 
 
 class TransientFault(PenstockError):

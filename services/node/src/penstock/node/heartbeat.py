@@ -14,7 +14,7 @@ from penstock.common.errors import PeerUnavailable, PenstockError
 from penstock.common.events import LogEvent
 from penstock.common.ids import NodeId, WorkerId
 
-_LONGEST_DELAY_SECONDS: Final = 5.0
+_LONGEST_DELAY_SECONDS: Final = 2.0
 
 log = structlog.get_logger(__name__)
 

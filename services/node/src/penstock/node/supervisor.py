@@ -133,11 +133,14 @@ class Supervisor:
         return worker_id
 
     async def stop_worker(self, worker_id: WorkerId, *, force: bool) -> None:
-        """End a worker; one that is killed has ended when this returns, another has `stop_timeout` to do so."""
+        """End a worker; one that is killed has ended when this returns, another has `stop_timeout` to do so. Its slots
+        are free at once: the next job need not wait for a JVM to wind down."""
         worker = self._workers.get(worker_id)
         if worker is None:
             raise NotFound(f"there is no worker {worker_id} on this node")
         worker.stopping = True
+        self._slots = self._slots.release(worker_id)
+        self._changed.set()
         if force:
             log.info(LogEvent.WORKER_KILLED, worker=worker_id, owner=worker.owner)
             worker.process.kill()

@@ -37,6 +37,8 @@ class NodeScheduler:
     ) -> tuple[WorkerGrant, ...]:
         while True:
             shares = await self._find_slots(owner, demand, on_shortage)
+            for share in shares:
+                self._registry.hold(share.node_id, share.slots)
             # Tasks of their own: a start that is cut off would leave a worker that nobody knows of.
             starting = [
                 asyncio.create_task(self._start(owner, share), name=f"start-worker-{owner}") for share in shares
@@ -89,16 +91,21 @@ class NodeScheduler:
                     return shares
 
     async def _start(self, owner: TaskOwner, share: Share) -> WorkerGrant:
+        try:
+            worker = await self._ask_for_worker(owner, share)
+            self._registry.grant(worker, share.node_id, share.slots)
+            self._registry.own(worker, owner)
+        finally:
+            self._registry.unhold(share.node_id, share.slots)
+        return WorkerGrant(worker, share.slices)
+
+    async def _ask_for_worker(self, owner: TaskOwner, share: Share) -> WorkerId:
         node = self._registry.nodes.get(share.node_id)
         if node is None:
             raise PeerUnavailable(f"node {share.node_id} is gone")
         request = proto.StartWorkerRequest(owner=str(owner), slots=share.slots)
         async with connect(node.rpc_address, self._settings) as channel, calling(self._settings):
-            response = await NodeServiceStub(channel).StartWorker(request)
-        worker = WorkerId(response.worker_id)
-        self._registry.grant(worker, share.node_id, share.slots)
-        self._registry.own(worker, owner)
-        return WorkerGrant(worker, share.slices)
+            return WorkerId((await NodeServiceStub(channel).StartWorker(request)).worker_id)
 
     async def _stop_on(self, address: str, owner: TaskOwner, *, force: bool) -> None:
         async with connect(address, self._settings) as channel:
