@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Final
+
+from pydantic import ConfigDict
 
 from penstock.cli import state_dir, terminal
 from penstock.cli.cluster import Cluster, ClusterPlan, running_cluster
 from penstock.cli.engines import SharedEngine
 from penstock.cli.interrupts import Interrupts
 from penstock.cli.settings import EmbeddedSettings
-from penstock.common.config import Config
+from penstock.common.config import Config, Settings
+from penstock.common.errors import SettingsError
 from penstock.common.telemetry import LogSettings, TelemetrySettings, configure_logging, configure_tracing
 from penstock.spark import SparkSettings
 
@@ -23,12 +27,29 @@ _LOG_FILE: Final = "penstock.log"
 _EXAMPLE: Final = """\
 Penstock is up at {url}
 
-  curl -s {url}/api/v1/pipelines {header}-H 'content-type: application/json' -d '{{"name": "squares", "query": \\
-    "CREATE TABLE impulse WITH (connector = '"'impulse'"', event_rate = '"'10'"'); \\
-     SELECT counter, counter * counter AS square FROM impulse"}}'
-  curl -N {header}{url}/api/v1/jobs/JOB/output
+Create a pipeline, and look at its rows with the job_id of the answer:
+  curl -s {header}{url}/api/v1/pipelines -H 'content-type: application/json' -d '{body}'
+  curl -N {header}{url}/api/v1/jobs/JOB_ID/output
 
-Ctrl-C stops it. State: {folder}"""
+Ctrl-C stops it. What happens is logged in {log}"""
+_BODY: Final = (  # within the single quotes of a shell
+    """{"name": "first", "query": "CREATE TABLE impulse WITH (connector = '\\''impulse'\\'', event_rate = 10); """
+    """SELECT counter FROM impulse"}"""
+)
+
+
+class _Ports(Settings):
+    """The ports of a service's section."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    port: int = 0
+    rpc_port: int = 0
+    admin_port: int = 0
+
+    @property
+    def given(self) -> Mapping[str, int]:
+        return {name: port for name, port in self.model_dump().items() if port}
 
 
 async def stand_up(config: Config, config_file: Path | None, folder: Path | None, *, logs_here: bool) -> int:
@@ -38,6 +59,8 @@ async def stand_up(config: Config, config_file: Path | None, folder: Path | None
         stack.enter_context(interrupts.taken())
         path = folder or config.section("embedded", EmbeddedSettings).state_path
         stack.enter_context(state_dir.held(path))
+        _check_ports(config)
+        log = "stderr" if logs_here else str(path / _LOG_FILE)
         say = _sayer(sys.stderr if logs_here else stack.enter_context(_logging_to(path / _LOG_FILE)))
         configure_logging(config.section("log", LogSettings), service="penstock", stream=sys.stderr)
         tracing = configure_tracing(config.section("telemetry", TelemetrySettings), service="penstock")
@@ -48,7 +71,7 @@ async def stand_up(config: Config, config_file: Path | None, folder: Path | None
         try:
             async with running_cluster(plan, SharedEngine(config.section("spark", SparkSettings))) as cluster:
                 header = '-H "authorization: Bearer $TOKEN" ' if cluster.token else ""
-                say(_EXAMPLE.format(url=cluster.url, header=header, folder=path))
+                say(_EXAMPLE.format(url=cluster.url, header=header, body=_BODY, log=log))
                 with interrupts.gently(stopping.set):
                     await _until_stopped(cluster, stopping)
                 say("stopping; Ctrl-C again to end at once")
@@ -57,6 +80,21 @@ async def stand_up(config: Config, config_file: Path | None, folder: Path | None
                 raise
         say("stopped")
         return terminal.OK
+
+
+def _check_ports(config: Config) -> None:
+    """Say before anything is started that it would not come up."""
+    for section in ("api", "controller", "compiler", "node"):
+        for name, port in config.section(section, _Ports).given.items():
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError as error:
+                    hint = f"is another Penstock running? stop it, or set {section}.{name} to another port, or to 0"
+                    raise SettingsError(
+                        f"cannot use port {port} of the {section}: {error.strerror}", hint=hint
+                    ) from error
 
 
 async def _until_stopped(cluster: Cluster, stopping: asyncio.Event) -> None:
