@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from itertools import accumulate, count
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -9,9 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common.errors import ErrorDomain, InternalError, RetryHint, UserError
-from penstock.common.program import Edge, EdgeKind, NodeKey, Output, Program
+from penstock.common.program import (
+    ConnectorSink,
+    ConnectorSource,
+    Edge,
+    EdgeKind,
+    NodeKey,
+    Operator,
+    OperatorKey,
+    Output,
+    Program,
+)
 from penstock.common.testing import eventually
 from penstock.connectors.base import DEAD_LETTERS, SourceBatch
+from penstock.connectors.registry import CONNECTORS
 from penstock.spark import Engine
 from penstock.spark.errors import EngineLost
 from penstock.worker.engine import Execution, TaskState
@@ -374,3 +388,29 @@ async def test_secrets_are_filled_in_when_a_table_is_opened_and_missed_by_name()
 
 async def _async(condition: bool) -> bool:
     return condition
+
+
+async def test_real_connectors_run_a_query_from_impulse_to_a_file(engine: Engine, tmp_path: Path) -> None:
+    impulse = pa.schema([pa.field("counter", pa.int64(), nullable=False), SCHEMA.field(1)])
+    squares = pa.schema([("square", pa.int64()), SCHEMA.field(1)])
+    path = tmp_path / "squares.json"
+    counters = ConnectorSource("impulse", "counters", {"message_count": "1000"}, {})
+    query = value("SELECT counter * counter AS square, _timestamp FROM input WHERE counter % 10 = 0", squares)
+    file = ConnectorSink("single_file", "squares", {"path": "{{ FOLDER }}/squares.json"}, squares)
+    program = Program(
+        (
+            node("a", Operator(OperatorKey("s"), "", counters, impulse), query, parallelism=2),
+            node("b", Operator(OperatorKey("f"), "", file, None)),
+        ),
+        (Edge(NodeKey("a"), NodeKey("b"), EdgeKind.SHUFFLE),),
+    )
+    reporter = MemoryReporter()
+    around = replace(
+        surroundings(MemoryConnector(), engine=engine, environment={"FOLDER": str(tmp_path)}), connectors=CONNECTORS
+    )
+    execution = Execution(assignment(program), around, reporter)
+    await execution.run()
+    assert not reporter.failed
+    lines = await asyncio.to_thread(path.read_text)
+    assert sorted(json.loads(line)["square"] for line in lines.splitlines()) == [n * n for n in range(0, 1000, 10)]
+    assert execution.metrics[-1].rows_out == 100
