@@ -172,6 +172,7 @@ class FakeWorker:
         self._beats: asyncio.Task[None] | None = None
         self._works: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
+        self._last_words = asyncio.Lock()
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
@@ -203,7 +204,8 @@ class FakeWorker:
 
     async def stop(self, *, force: bool) -> None:
         if not self.is_detached:
-            await self.crash()
+            async with self._last_words:
+                await self.crash()
 
     async def crash(self) -> None:
         """Gone without a word."""
@@ -258,7 +260,8 @@ class FakeWorker:
     async def finish(self, *, rows: int = 0) -> None:
         """Every task ends well, and so does the worker."""
         await self.report_finished(self.tasks, rows=rows)
-        async with calling(self._settings):
+        # Whoever hears this may end the worker before it has heard the answer.
+        async with self._last_words, calling(self._settings):
             await self.stub.WorkerFinished(controller_pb2.WorkerFinishedRequest(worker_id=self.id, job=self.owner))
         self._spawn(self.crash())
 
@@ -420,7 +423,7 @@ class FakeNode(NodeServiceServicer):
     async def StopWorker(self, request: node_pb2.StopWorkerRequest, context: Context) -> node_pb2.StopWorkerResponse:
         for worker in self.alive:
             if worker.id == request.worker_id:
-                await worker.crash()
+                await worker.stop(force=request.force)
         return node_pb2.StopWorkerResponse()
 
     async def GetWorkers(self, request: node_pb2.GetWorkersRequest, context: Context) -> node_pb2.GetWorkersResponse:
