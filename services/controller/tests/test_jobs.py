@@ -226,7 +226,7 @@ def test_whatever_happens_jobs_keep_to_the_table_and_a_forced_stop_brings_them_t
     check_history(run(scenario))
 
 
-def test_a_job_at_rest_costs_no_task_and_runs_again_even_while_postgres_is_away() -> None:
+def test_a_job_at_rest_costs_no_task_and_runs_again_when_wanted() -> None:
     async def scenario(world: World) -> None:
         async def is_in(state: JobState) -> bool:
             return world.status.state is state

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -405,8 +406,14 @@ async def test_postgres_being_killed_harms_no_job_and_loses_nothing(
             await postgres.ended.wait()
             await by_job[finishing].finish()
             await by_job[recovering].crash()
-            # Longer than a worker may be silent: the controller goes on listening.
             await asyncio.wait_for(by_job[finishing].ended.wait(), 5)
+            # The outage is longer than a worker may be silent: the controller goes on listening.
+            outage_until = time.monotonic() + 2 * quick_settings().heartbeat_timeout.total_seconds()
+
+            async def is_long_enough() -> bool:
+                return time.monotonic() >= outage_until
+
+            await eventually(is_long_enough)
             assert not by_job[steady].ended.is_set()
             postgres = await EmbeddedPostgres.start(tmp_path, {"fsync": "off"})
             await reaches(desired, finishing, JobState.FINISHED)
