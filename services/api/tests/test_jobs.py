@@ -77,6 +77,8 @@ async def test_events_are_followed_and_resumed(api: Any) -> None:
     async with api.client.stream("GET", f"/jobs/{job}/events", headers=headers) as response:
         events = events_of(response.aiter_lines())
         assert (await anext(events))[1]["id"] == first
+        # Long enough that the api has looked in vain meanwhile: nobody tells it of this one.
+        await api.pool.execute("SELECT pg_sleep(1.5)")
         second = await add_event(api, job, "error", message="no")
         name, event = await anext(events)
         assert (name, event["id"], event["message"]) == ("error", second, "no")

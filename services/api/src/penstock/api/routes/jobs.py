@@ -135,16 +135,27 @@ def _encode_error(response: JSONResponse) -> bytes:
 
 async def _follow_events(context: Context, job: JobId, after: int) -> AsyncGenerator[bytes, None]:
     """The events of the table; a message about the job only tells that it is worth looking."""
-    try:
+    news = asyncio.Event()
+
+    async def listen() -> None:
         async with context.bus.subscribe(subjects.all_of_job(job)) as messages:
-            while True:
-                found = await context.store.job_events_since(job, after, _EVENTS_AT_ONCE)
-                for event in found:
-                    after = event.id
-                    yield encode_event(event.model_dump_json().encode(), name=event.kind, event_id=event.id)
-                if len(found) < _EVENTS_AT_ONCE:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_SECONDS):
-                            await anext(messages)
+            async for _ in messages:
+                news.set()
+
+    listening = asyncio.create_task(listen(), name="job-events")
+    try:
+        while True:
+            news.clear()
+            found = await context.store.job_events_since(job, after, _EVENTS_AT_ONCE)
+            for event in found:
+                after = event.id
+                yield encode_event(event.model_dump_json().encode(), name=event.kind, event_id=event.id)
+            if len(found) < _EVENTS_AT_ONCE:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await news.wait()
     except PenstockError as error:
         yield _encode_error(http_error(error))
+    finally:
+        listening.cancel()
+        await asyncio.wait((listening,))
