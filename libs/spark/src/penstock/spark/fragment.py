@@ -23,7 +23,7 @@ Batches: TypeAlias = "pa.RecordBatch | Sequence[pa.RecordBatch]"
 # Rows that go in one message: enough to make its cost small, few enough that the JVM works while Python still sends.
 _CHUNK_ROWS: Final = 1 << 14
 # An input up to this size is sent in one system call, without a task of its own.
-_SMALL_BYTES: Final = 1 << 16
+_SMALL_BYTES: Final = 1 << 18
 
 
 class Mode(StrEnum):
