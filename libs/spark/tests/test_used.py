@@ -125,6 +125,16 @@ async def test_columns_counted_by_position_are_all_used(engine: Engine, sql: str
     await assert_same_rows(engine, sql, narrow)
 
 
+async def test_the_same_is_used_each_time(engine: Engine) -> None:
+    sql = """
+        SELECT a.x, count(DISTINCT a.bid.n), count(DISTINCT b.person.name), sum(DISTINCT b.auction.seller), max(a.z)
+        FROM e AS a JOIN e AS b ON a.person.id = b.auction.id AND a.items[0].sku = b.bid.url GROUP BY ALL
+    """
+    found = [(await engine.analyse(sql, {"e": EVENTS})).used["e"] for _ in range(10)]
+    assert found[0].names == ["person", "auction", "bid", "items", "x", "z"]
+    assert found == [found[0]] * 10
+
+
 async def assert_same_rows(engine: Engine, sql: str, narrow: pa.Schema) -> None:
     rows = []
     for schema in (EVENTS, narrow):

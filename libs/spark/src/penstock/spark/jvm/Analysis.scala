@@ -1,44 +1,52 @@
 package org.apache.spark.sql.execution.penstock
 
+import java.util.regex.Pattern
+
 import scala.util.control.NonFatal
 
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.expressions.{Expression, ExpressionWithRandomSeed}
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Sample}
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.internal.SQLConf
 
 /** A query's schema, and how little of its inputs gives the same rows. */
 final class Analysis(session: SparkSession, query: Query) extends Logging {
   private val planner = new Planner(session)
   private val inputs = query.inputs.zipWithIndex.map { case ((_, schema), slot) => ArrowInput(schema, RunSource(slot)) }
   private val analysed = planner.analyse(query, inputs)
-  private lazy val optimised = planner.optimise(analysed)
-
   val schema: Schema = planner.schemaOf(analysed)
 
   /** What of each input the query must be given. The SQL may still name a column that the optimiser drops, or count
    * columns by position (`ORDER BY 2`), so inputs are narrowed only if the query is seen to stay the same. */
   def used: Seq[Fields] = {
-    val read = Reads.of(optimised)
-    val least = inputs.indices.map(slot => read.getOrElse(slot, Fields.none).of(inputs(slot).schema))
-    val columns = Iterator(least.map(_.whole), least.map(_.whole).zip(named).map { case (some, others) => some and others })
-      .find(isSame).getOrElse(everything)
+    val found = Reads.of(planner.optimise(analysed))
+    val least = inputs.indices.map(slot => found.getOrElse(slot, Fields.none).of(inputs(slot).schema))
+    val read = least.map(_.whole)
+    val readOrNamed = read.zip(named).map { case (some, others) => some and others }
+    val columns = Seq(read, readOrNamed).find(isSame).getOrElse(everything)
     val pruned = columns.zip(least).map { case (whole, fields) => Fields(whole.fields ++ fields.fields) }
     if (isSameButForTypes(columns, pruned)) pruned else columns
   }
 
   private val everything: Seq[Fields] = inputs.map(input => Fields.whole(input.output.indices))
 
-  /** The columns whose names are in the SQL. */
-  private def named: Seq[Fields] =
-    inputs.map(input => Fields.whole(input.output.indices.filter(ordinal => query.sql.contains(input.output(ordinal).name))))
+  /** The columns whose names are words of the SQL. */
+  private def named: Seq[Fields] = inputs.map { input =>
+    Fields.whole(input.output.indices.filter { ordinal =>
+      s"(?U)(?<!\\w)${Pattern.quote(input.output(ordinal).name)}(?!\\w)".r.findFirstIn(query.sql).nonEmpty
+    })
+  }
 
   /** Whether the query over these columns is optimised to what the query over all columns is. */
   private def isSame(columns: Seq[Fields]): Boolean = columns == everything || holds {
     val narrowed = analyse(columns)
-    val expected = optimised.transformWithSubqueries { case input: ArrowInput => narrow(input, columns) }
-    planner.schemaOf(narrowed) == schema && settled(expected) == settled(planner.optimise(narrowed))
+    val expected = comparable.transformWithSubqueries { case input: ArrowInput => narrow(input, columns) }
+    // Optimised once more, because a projection may now be of all that there is.
+    planner.schemaOf(narrowed) == schema &&
+    optimise(expected).canonicalized == optimise(optimise(narrowed)).canonicalized
   }
 
   /** Whether narrower structs change nothing but types; a `struct.*` would have fewer columns. */
@@ -65,14 +73,27 @@ final class Analysis(session: SparkSession, query: Query) extends Logging {
     case _ => input
   }
 
-  /** Optimised once more, for projections that came to nothing, and without what each analysis draws at random. */
-  private def settled(plan: LogicalPlan): LogicalPlan = planner.optimise(plan.transformWithSubqueries {
-    case sample: Sample => unseeded(sample.copy(seed = Some(0L)))
-    case node => unseeded(node)
-  }).canonicalized
+  private lazy val comparable = optimise(analysed)
 
-  private def unseeded(node: LogicalPlan): LogicalPlan = node.transformExpressions {
+  /** Optimises without what differs from one analysis to the next: seeds drawn at random, and rules that order
+   * columns by hashed ids (for several DISTINCT aggregates, and for fields taken out of structs). */
+  private def optimise(plan: LogicalPlan): LogicalPlan = SQLConf.withExistingConf(withoutNestedRules) {
+    planner.optimise(plan.transformWithSubqueries {
+      case sample: Sample => settled(sample.copy(seed = Some(0L)))
+      case node => settled(node)
+    })
+  }
+
+  private def settled(node: LogicalPlan): LogicalPlan = node.transformExpressions {
     case random: ExpressionWithRandomSeed => random.withNewSeed(0L)
+    case aggregate: AggregateExpression => aggregate.copy(isDistinct = false)
+  }
+
+  private lazy val withoutNestedRules: SQLConf = {
+    val conf = session.sessionState.conf.clone()
+    conf.setConf(SQLConf.NESTED_SCHEMA_PRUNING_ENABLED, false)
+    conf.setConf(SQLConf.NESTED_PRUNING_ON_EXPRESSIONS, false)
+    conf
   }
 
   private def shape(plan: LogicalPlan): Seq[Class[_]] = plan.collectWithSubqueries { case node =>
