@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Final
 from penstock.spark.java import Java
 
 _KEPT: Final = 4
+_REFUSED_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,15 @@ class ClassCache:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to record: it is there, or this Java made none when it was asked to."""
-        return self.path.exists() or self._refused.exists()
+        """Whether there is nothing to record: it is there, or this Java made none when it was last asked to."""
+        return self.path.exists() or self._was_refused()
+
+    def _was_refused(self) -> bool:
+        """For a day: a machine that was too busy, or a JVM that was killed, looks the same as a Java that cannot."""
+        try:
+            return time.time() - self._refused.stat().st_mtime < _REFUSED_SECONDS
+        except FileNotFoundError:
+            return False
 
     @property
     def _refused(self) -> Path:
