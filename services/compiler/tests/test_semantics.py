@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -19,7 +20,7 @@ TABLE = """CREATE TABLE t (
   st STRUCT<a INT, b STRUCT<c TEXT>>
 ) WITH (connector = 'single_file', path = 'x', type = 'source');
 """
-ROW = {
+ROW: dict[str, object] = {
     "i": 7,
     "n": None,
     "big": 9_000_000_000,
@@ -117,7 +118,7 @@ EXPRESSIONS: dict[str, object] = {
 }
 
 
-async def evaluated(engine: Engine, program: Program, row: dict[str, object]) -> list[dict[str, object]]:
+async def evaluated(engine: Engine, program: Program, row: Mapping[str, object]) -> list[dict[str, object]]:
     source = program.nodes[0].operators[0].output
     assert source is not None
     batch = pa.RecordBatch.from_pylist([{name: row[name] for name in source.names}], source)

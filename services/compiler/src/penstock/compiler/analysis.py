@@ -15,7 +15,8 @@ from penstock.compiler.dialect import marked_spark_sql, spark_sql
 from penstock.compiler.functions import REWRITES
 from penstock.compiler.messages import explain
 from penstock.compiler.positions import Text, extent
-from penstock.spark import Analysis, EngineFault, FunctionKind, Position, SqlError
+from penstock.spark import Analysis, EngineFault, FragmentRefused, FunctionKind, Position
+from penstock.spark.errors import QueryError
 
 _MARK: Final = re.compile(r"/\*@(\d+)\*/")
 
@@ -24,7 +25,7 @@ class Analyser(Protocol):
     """What the compiler needs of an engine."""
 
     async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
-        """What a query gives and what it reads; raises SqlError."""
+        """What a query gives and what it reads; raises QueryError."""
         ...
 
 
@@ -53,8 +54,10 @@ class Analyst:
         try:
             self._known[key] = await self._engine.analyse(sql, inputs)
             return self._known[key]
-        except SqlError as error:
+        except QueryError as error:
             raise await self._refusal(select, inputs, error) from error
+        except FragmentRefused as error:
+            raise refusal("unsupported", error.message, self._text.span(select), error.hint) from error
         except EngineFault as error:
             if "StackOverflow" not in error.message + error.trace:
                 raise
@@ -65,12 +68,12 @@ class Analyst:
             return refusal("too_complex", "the query is nested too deeply", self._text.span(select))
         return refusal("unsupported", "this query holds something that is not supported", self._text.span(select))
 
-    async def _refusal(self, select: exp.Expr, inputs: Mapping[str, pa.Schema], error: SqlError) -> Refused:
+    async def _refusal(self, select: exp.Expr, inputs: Mapping[str, pa.Schema], error: QueryError) -> Refused:
         marked, marks = marked_spark_sql(select)
         position = error.position
         try:
             await self._engine.analyse(marked, inputs)
-        except SqlError as again:
+        except QueryError as again:
             position = again.position
         node = _nearest(marked, marks, position)
         columns = [name for schema in inputs.values() for name in schema.names]
@@ -96,7 +99,7 @@ def _nearest(marked: str, marks: list[exp.Expr], position: Position | None) -> e
     return None if exact is None else marks[int(exact[1])]
 
 
-def _blamed(select: exp.Expr, node: exp.Expr | None, error: SqlError) -> exp.Expr | None:
+def _blamed(select: exp.Expr, node: exp.Expr | None, error: QueryError) -> exp.Expr | None:
     """The part of a query that an error is about, where Spark points at the beginning of it or at nothing."""
     family, _, kind = error.error_class.partition(".")
     if kind == "FILTER_NOT_BOOLEAN" and isinstance(select, exp.Select):

@@ -28,7 +28,7 @@ class Engine(Protocol):
     """What the compiler needs of an engine."""
 
     async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
-        """What a query gives and what it reads; raises SqlError."""
+        """What a query gives and what it reads; raises QueryError."""
         ...
 
     async def functions(self) -> Mapping[str, FunctionKind]:
@@ -47,11 +47,17 @@ class Compilation:
 async def compile_query(query: str, engine: Engine, *, preview: bool = False) -> Compilation:
     """Compiles a query; with `preview` every sink shows its rows instead. Raises nothing that is the query's fault."""
     problems = Problems()
+    program: Program | None = None
     if len(query) > MAX_QUERY_CHARACTERS:
         limit = format_size(MAX_QUERY_CHARACTERS)
         problems.error("too_complex", f"the query is longer than {limit}", None, "split it into several pipelines")
         return Compilation(None, problems.diagnostics)
-    program = await _compile(query, engine, problems, preview=preview)
+    try:
+        with problems.collecting():
+            program = await _compile(query, engine, problems, preview=preview)
+    except RecursionError:
+        hint = "name parts of the query with WITH or CREATE VIEW"
+        problems.error("too_complex", "the query is nested too deeply", None, hint)
     return Compilation(None if problems.has_errors else program, problems.diagnostics)
 
 
@@ -61,12 +67,9 @@ async def _compile(query: str, engine: Engine, problems: Problems, *, preview: b
     statements = await asyncio.to_thread(parse, query, problems)
     kinds = await engine.functions()
     analyst = Analyst(engine, text, kinds)
-    planner = Planner(analyst, text, problems, kinds, preview=preview)
-    with problems.collecting():
-        plan = await planner.plan(statements)
-        if problems.has_errors:
-            return None
-        for improve in PASSES:
-            plan = await improve(plan, analyst)
-        return emit(plan)
-    return None
+    plan = await Planner(analyst, text, problems, kinds, preview=preview).plan(statements)
+    if problems.has_errors:
+        return None
+    for improve in PASSES:
+        plan = await improve(plan, analyst)
+    return emit(plan)

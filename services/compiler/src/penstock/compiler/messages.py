@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.compiler.diagnostics import did_you_mean, listed
 from penstock.connectors.base import TIMESTAMP_COLUMN
-from penstock.spark import SqlError
+from penstock.spark.errors import QueryError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ _TYPES: Final = (
 )
 
 
-def explain(error: SqlError, columns: Sequence[str], functions: Collection[str], written: str) -> Said:
+def explain(error: QueryError, columns: Sequence[str], functions: Collection[str], written: str) -> Said:
     """An error of Spark's analysis, about a query over these columns; `written` is what the user has at its place."""
     family, _, kind = error.error_class.partition(".")
     names = [name.replace("``", "`") for name in _BACKTICKS.findall(error.message)]
@@ -66,8 +66,14 @@ def explain(error: SqlError, columns: Sequence[str], functions: Collection[str],
         case "UNSUPPORTED_GENERATOR":
             return Said("unsupported", "a SELECT can hold one function that makes rows, and not inside another",
                         "use CROSS JOIN UNNEST(…)")  # fmt: skip
+        case "INVALID_LAMBDA_FUNCTION_CALL":
+            return Said("type_mismatch", f"{written or 'this function'} does not take a function such as x -> x + 1")
+        case "INVALID_USAGE_OF_STAR_OR_REGEX":
+            return Said("syntax", "a star stands alone in the SELECT list")
+        case "DIVIDE_BY_ZERO":
+            return Said("invalid_literal", "this divides by zero")
         case "INVALID_TYPED_LITERAL" | "CAST_INVALID_INPUT" | "INVALID_FORMAT":
-            return Said("invalid_literal", _told(error.message))
+            return Said("invalid_literal", _told(error.message.partition(". ")[0]))
         case "MISSING_GROUP_BY" | "MISSING_AGGREGATION" | "GROUP_BY_AGGREGATE" | "INVALID_WHERE_CONDITION":
             return Said("unsupported", "aggregates are not supported here")
         case "NUM_COLUMNS_MISMATCH":
@@ -129,6 +135,8 @@ def _told(message: str) -> str:
     said = _ADVICE.sub("", message.partition("\n")[0])
     said = _QUOTED.sub(lambda match: _type(match[1]), _BACKTICKS.sub(r"\1", said))
     said = re.sub(r"\bpenstock_divide\(", "(", said).replace("SQL statement", "query").replace("input.", "")
+    if "org.apache" in said:
+        return "this is not possible in a query"
     said = said.strip().rstrip(".:").strip()
     return said[:1].lower() + said[1:] if said[1:2].islower() else said
 

@@ -112,9 +112,9 @@ def _statement(cursor: Cursor, problems: Problems) -> Statement:
     _refuse_values(cursor)
     if any(cursor.sees(word) for word in _QUERY):
         return Select(cursor.query(), cursor.span())
-    word = cursor.take()
-    hint = did_you_mean(word.text, _BEGINNINGS) or f"a statement begins with {', '.join(_BEGINNINGS)}"
-    raise refusal("syntax", f"unexpected {word.text.split()[0]!r}", cursor.text.of_tokens(word), hint)
+    unexpected = cursor.unexpected().diagnostic
+    hint = did_you_mean(cursor.take().text, _BEGINNINGS) or f"a statement begins with {', '.join(_BEGINNINGS)}"
+    raise refusal("syntax", unexpected.message, unexpected.span, hint)
 
 
 def _create(cursor: Cursor, problems: Problems) -> Statement:
