@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from penstock.connectors.nexmark_texts import (
     CHANNELS,
-    CITIES,
     HOT_CHANNELS,
-    STATES,
     cards,
     channels,
+    cities,
     emails,
     extras,
     names,
+    states,
     texts,
 )
 from penstock.connectors.shares import Numbers
@@ -219,8 +219,8 @@ _GENERATORS: Final[Mapping[str, Mapping[str, _Column]]] = {
         "name": lambda events: events.pick("name", names()),
         "email_address": lambda events: events.pick("email", emails()),
         "credit_card": lambda events: events.pick("card", cards()),
-        "city": lambda events: events.pick("city", CITIES),
-        "state": lambda events: events.pick("state", STATES),
+        "city": lambda events: events.pick("city", cities()),
+        "state": lambda events: events.pick("state", states()),
         "datetime": lambda events: events.times,
         "extra": lambda events: events.pick("person.extra", extras("person", 120)),
     },

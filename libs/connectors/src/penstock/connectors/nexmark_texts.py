@@ -1,4 +1,4 @@
-"""The texts of Nexmark's events: pools of a fixed size, the same in every process."""
+"""The texts of Nexmark's events: pools of a fixed size, the same in every process, made when first used."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import pyarrow as pa
 
 _FIRST_NAMES: Final = ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"]
 _LAST_NAMES: Final = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"]
-CITIES: Final = pa.array(
-    [
-        "Phoenix",
-        "Los Angeles",
-        "San Francisco",
-        "Boise",
-        "Portland",
-        "Bend",
-        "Redmond",
-        "Seattle",
-        "Kent",
-        "Cheyenne",
-    ]
-)
-STATES: Final = pa.array(["AZ", "CA", "ID", "OR", "WA", "WY"])
+_CITIES: Final = [
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+    "Cheyenne",
+]
+_STATES: Final = ["AZ", "CA", "ID", "OR", "WA", "WY"]
 HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
 CHANNELS: Final = 10_000
 _POOL: Final = 4096
@@ -58,6 +56,16 @@ def extras(name: str, average: int) -> pa.Array:
         return "".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=length))
 
     return _pool(name, make, count=1024)
+
+
+@cache
+def cities() -> pa.Array:
+    return pa.array(_CITIES)
+
+
+@cache
+def states() -> pa.Array:
+    return pa.array(_STATES)
 
 
 @cache
