@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,8 +28,6 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of a batch that is encoded in one piece; an Arrow string array ends at 2 GiB, and text takes more room."""
 _SECOND: Final = 1_000_000
 _MILLISECOND: Final = 1_000
-_MILLISECONDS: Final = pa.array([*(f".{number:03d}" for number in range(1000)), ""])
-_MICROSECONDS: Final = pa.array([*(f"{number:03d}" for number in range(1000)), ""])
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in range(0x20)}
 
 
@@ -134,6 +132,8 @@ def _scalar_text(array: Any, column: pa.Field) -> _Text:
     if kind == pa.time64("us"):
         return _Text(_with_fraction(array, _clock_seconds), quoted=True)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        import polars as pl  # here: few tables have binary columns, and it takes long to import
+
         return _Text(pl.Series(array).bin.encode("base64").to_arrow().cast(pa.string()), quoted=True)
     raise UnsupportedType(f"column {column.name}: JSON cannot hold {kind}")
 
@@ -161,10 +161,8 @@ def _with_fraction(array: Any, to_text: Callable[[npt.NDArray[np.int64]], Any]) 
     if fraction.any():
         milliseconds = fraction // _MILLISECOND
         rest = fraction - milliseconds * _MILLISECOND
-        first = _MILLISECONDS.take(pa.array(np.where(fraction == 0, 1000, milliseconds)))
-        text = pc.binary_join_element_wise(
-            text, first, _MICROSECONDS.take(pa.array(np.where(rest == 0, 1000, rest))), ""
-        )
+        first = _digits(".").take(pa.array(np.where(fraction == 0, 1000, milliseconds)))
+        text = pc.binary_join_element_wise(text, first, _digits("").take(pa.array(np.where(rest == 0, 1000, rest))), "")
     return _null_where(array, text)
 
 
@@ -192,3 +190,9 @@ def _content(text: Any) -> npt.NDArray[np.uint8]:
         return np.zeros(0, np.uint8)
     bounds = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
     return np.frombuffer(data, np.uint8)[bounds[0] : bounds[1]]
+
+
+@cache
+def _digits(before: str) -> Any:
+    """The texts of 0 to 999 in three digits, and of none at all."""
+    return pa.array([*(f"{before}{number:03d}" for number in range(1000)), ""])
