@@ -84,6 +84,8 @@ EXPRESSIONS: dict[str, object] = {
     "array_length(tags, 1)": 2,
     "array_length(ARRAY[]::INT[], 1)": None,
     "array_has(tags, 'y')": True,
+    "'y' = ANY(tags)": True,
+    "i = ANY(ARRAY[1, 2])": False,
     "transform(tags, x -> x || '!')": ["x!", "y!"],
     # json
     "j -> 'a' -> 'b' ->> 1": "ten",

@@ -22,6 +22,7 @@ from penstock.common.proto import compiler_pb2 as proto
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceStub
 from penstock.common.rpc import RpcSettings, calling, connect
 from penstock.common.telemetry import Tracing
+from penstock.compiler.engines import Engines
 from penstock.compiler.service import Serving, serve
 from penstock.compiler.settings import CompilerSettings
 from penstock.spark import Engine
@@ -53,7 +54,7 @@ async def compiler(engine: Engine | None, **changes: object) -> AsyncIterator[Co
 
 
 async def compiled(stub: CompilerServiceAsyncStub, query: str, *, preview: bool = False) -> proto.CompileQueryResponse:
-    async with calling(RPC, within=timedelta(seconds=60)):
+    async with calling(RPC, within=timedelta(seconds=200)):
         return await stub.CompileQuery(proto.CompileQueryRequest(query=query, preview=preview))
 
 
@@ -93,6 +94,17 @@ async def test_query_that_takes_too_long_is_given_up(engine: Engine) -> None:
             await compiled(stub, QUERY)
 
 
+async def test_start_of_an_engine_goes_on_when_its_first_query_gives_up() -> None:
+    engines = Engines(spark_settings())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await engines.get()
+    one, other = await asyncio.gather(engines.get(), engines.get())
+    assert one is other
+    await engines.close()
+    await one.ended()
+
+
 async def test_engine_that_is_given_stays_up(engine: Engine) -> None:
     async with compiler(engine):
         pass
@@ -100,7 +112,8 @@ async def test_engine_that_is_given_stays_up(engine: Engine) -> None:
 
 
 async def test_jvm_that_dies_is_replaced_for_the_next_query() -> None:
-    async with await Engine.start(spark_settings()) as doomed, compiler(doomed) as stub:
+    patience = timedelta(seconds=200)
+    async with await Engine.start(spark_settings()) as doomed, compiler(doomed, compile_timeout=patience) as stub:
         assert (await compiled(stub, QUERY)).HasField("program")
         os.kill(doomed.pid, signal.SIGKILL)
         await doomed.ended()

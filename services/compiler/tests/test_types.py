@@ -48,4 +48,5 @@ def test_names_of_types() -> None:
     kind = pa.struct([("a", pa.list_(pa.timestamp("us"))), ("b`c", pa.decimal128(5, 2))])
     assert spark_name(kind) == "STRUCT<`a`: ARRAY<TIMESTAMP_NTZ>, `b``c`: DECIMAL(5, 2)>"
     assert user_name(kind) == "STRUCT<a TIMESTAMP[], b`c DECIMAL(5, 2)>"
-    assert user_name(pa.uint64()) == "UINT64"
+    assert spark_name(pa.uint64()) == "DECIMAL(20, 0)"
+    assert user_name(pa.timestamp("ms")) == "TIMESTAMP"

@@ -40,6 +40,8 @@ _KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
         "windows": "WINDOW",
     }
 )
+# They call any method of the JVM, which is nobody's query's business.
+_FORBIDDEN: Final = frozenset({"reflect", "try_reflect", "java_method"})
 _TAKEN: Final = frozenset({"expressions", "from_", "where", "joins", "laterals", "with_"})
 _SET_OPERATION: Final = frozenset({"this", "expression", "distinct", "with_", "by_name", "side", "kind", "on"})
 
@@ -95,6 +97,6 @@ def _refused_call(node: exp.Anonymous, kinds: Mapping[str, FunctionKind], text: 
         return refusal("unsupported", f"aggregates such as {name} are not supported yet", place)
     if kind is FunctionKind.WINDOW:
         return refusal("unsupported", f"{name} needs OVER, and window functions are not supported yet", place)
-    if name.startswith("penstock_"):
+    if name.startswith("penstock_") or name in _FORBIDDEN:
         return refusal("unknown_function", f"unknown function {name}", place)
     return None

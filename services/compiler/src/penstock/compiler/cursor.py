@@ -171,7 +171,7 @@ class Cursor:
 
     def query(self) -> exp.Query:
         """What is left, as a query."""
-        tree = self._parsed(exp.Select, "a query")
+        tree = self._parsed(exp.Query, "a query")
         if not isinstance(tree, exp.Query):
             raise refusal("syntax", "expected a query", self.text.span(tree), "a query begins with SELECT or WITH")
         return tree

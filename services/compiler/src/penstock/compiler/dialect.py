@@ -55,7 +55,8 @@ class PenstockParser(PostgresParser):
 
     def parse_as(self, into: type[exp.Expr], tokens: list[Token], sql: str) -> exp.Expr | None:
         """One tree of a kind, with this parser's own error."""
-        trees = self._parse(self.EXPRESSION_PARSERS[into], tokens, sql)
+        parse = PenstockParser._parse_statement if into is exp.Query else self.EXPRESSION_PARSERS[into]
+        trees = self._parse(parse, tokens, sql)
         return trees[0] if trees else None
 
     def _parse_interval(
@@ -119,6 +120,8 @@ class Penstock(Postgres):
             "STRING": TokenType.TEXT,
             "BYTES": TokenType.VARBINARY,
         }
+        # A window, and so the name of a function.
+        KEYWORDS.pop("SESSION", None)
 
 
 class _SparkTarget(Spark):
@@ -141,7 +144,7 @@ def tokenize(sql: str) -> list[Token]:
 
 
 def parse(tokens: Sequence[Token], sql: str, into: type[exp.Expr]) -> exp.Expr | None:
-    """What the tokens say, as a query (`exp.Select`), an expression (`exp.Expr`) or a type; raises SyntaxProblem."""
+    """What the tokens say, as a query (`exp.Query`), an expression (`exp.Expr`) or a type; raises SyntaxProblem."""
     parser = PenstockParser(error_level=ErrorLevel.IMMEDIATE, dialect=_dialect())
     return parser.parse_as(into, list(tokens), sql)
 

@@ -64,8 +64,8 @@ def explain(error: QueryError, columns: Sequence[str], functions: Collection[str
         case "PARSE_SYNTAX_ERROR" | "PARSE_EMPTY_STATEMENT":
             return Said("syntax", f"this is not understood near {written!r}" if written else "this is not understood")
         case "UNSUPPORTED_GENERATOR":
-            return Said("unsupported", "a SELECT can hold one function that makes rows, and not inside another",
-                        "use CROSS JOIN UNNEST(…)")  # fmt: skip
+            hint = "use CROSS JOIN UNNEST(…)"
+            return Said("unsupported", "a function that makes rows stands alone in the SELECT list", hint)
         case "INVALID_LAMBDA_FUNCTION_CALL":
             return Said("type_mismatch", f"{written or 'this function'} does not take a function such as x -> x + 1")
         case "INVALID_USAGE_OF_STAR_OR_REGEX":

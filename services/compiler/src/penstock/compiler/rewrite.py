@@ -149,6 +149,21 @@ def _same_constant(name: str) -> Callable[[exp.Expr, Text], exp.Expr]:
     return lambda _node, _text: call(name)
 
 
+def _equal(node: exp.EQ, _: Text) -> exp.Expr:
+    """`x = ANY(array)`."""
+    if not isinstance(node.expression, exp.Any):
+        return node
+    return call("array_contains", _bare(node.expression.this), node.this)
+
+
+def _any(node: exp.Any, text: Text) -> exp.Expr:
+    if isinstance(node.parent, exp.EQ) and node.arg_key == "expression":
+        return node
+    raise refusal(
+        "unsupported", "ANY is supported after = only", text.span(node, node.parent), "use exists(array, x -> …)"
+    )
+
+
 def _unsupported(what: str, hint: str | None = None) -> Callable[[exp.Expr, Text], exp.Expr]:
     def refuse(node: exp.Expr, text: Text) -> exp.Expr:
         raise refusal("unsupported", f"{what} not supported", text.span(node, node.parent), hint)
@@ -158,7 +173,9 @@ def _unsupported(what: str, hint: str | None = None) -> Callable[[exp.Expr, Text
 
 _REWRITES: Final[Mapping[type[exp.Expr], Callable[[Any, Text], exp.Expr]]] = MappingProxyType(
     {
+        exp.All: _unsupported("ALL is", "use forall(array, x -> …)"),
         exp.Anonymous: _call,
+        exp.Any: _any,
         exp.AtTimeZone: _unsupported(
             "AT TIME ZONE is", "use convert_timezone('UTC', 'Europe/Berlin', x) for the clock of a zone"
         ),
@@ -171,6 +188,7 @@ _REWRITES: Final[Mapping[type[exp.Expr], Callable[[Any, Text], exp.Expr]]] = Map
         exp.CurrentUser: _unsupported("CURRENT_USER is"),
         exp.SessionUser: _unsupported("SESSION_USER is"),
         exp.Div: _divide,
+        exp.EQ: _equal,
         exp.Extract: _extract,
         exp.Interval: _interval,
         exp.JSONExtract: _json,

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.positions import Text
+from penstock.spark.conversion import wire_schema
 
 JSON_METADATA: Final = MappingProxyType({b"penstock.type": b"json"})
 
@@ -156,6 +157,9 @@ def spark_name(kind: pa.DataType) -> str:
         return f"STRUCT<{', '.join(f'{quoted(field.name)}: {spark_name(field.type)}' for field in kind)}>"
     if arrow.is_map(kind):
         return f"MAP<{spark_name(kind.key_type)}, {spark_name(kind.item_type)}>"
+    if kind not in _SPARK_NAMES:
+        kind = wire_schema(pa.schema([("value", kind)])).field(0).type
+        return _SPARK_NAMES[kind] if kind in _SPARK_NAMES else spark_name(kind)
     return _SPARK_NAMES[kind]
 
 
@@ -174,10 +178,7 @@ def user_name(kind: pa.DataType) -> str:
         return f"STRUCT<{', '.join(f'{field.name} {user_name(field.type)}' for field in kind)}>"
     if arrow.is_map(kind):
         return f"MAP<{user_name(kind.key_type)}, {user_name(kind.item_type)}>"
-    try:
-        name = spark_name(kind)
-    except KeyError:
-        return str(kind).upper()
+    name = spark_name(kind)
     return _USER_NAMES.get(name, name)
 
 
