@@ -22,7 +22,7 @@ from penstock.common.testing import eventually
 
 ROOT: Final = Path(__file__).parents[2]
 PENSTOCK: Final = Path(sys.executable).parent / "penstock"
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
 TERMINAL: Final = frozenset({"stopped", "finished", "failed"})
 
 
@@ -140,7 +140,7 @@ class Deployment:
         self.processes[service] = process
         return process
 
-    async def start_node(self, name: str, slots: int) -> Process:
+    async def start_node(self, name: str, slots: int = 2) -> Process:
         environment = plain_environment(
             PENSTOCK__NODE__CONTROLLER=f"127.0.0.1:{self.ports['controller']}",
             PENSTOCK__NODE__RPC_PORT="0",
@@ -177,13 +177,25 @@ class Deployment:
         pipeline: dict[str, Any] = answer.json()
         return pipeline
 
+    @asynccontextmanager
+    async def pipeline(self, query: str, **options: Any) -> AsyncIterator[dict[str, Any]]:
+        """A pipeline that runs for the block."""
+        pipeline = await self.create(query, **options)
+        try:
+            yield pipeline
+        finally:
+            if (await self.job(pipeline["job_id"]))["state"] not in TERMINAL:
+                stopped = await self.client.patch(f"/pipelines/{pipeline['id']}", json={"stop": "immediate"})
+                assert stopped.status_code == 200, stopped.text
+                await self.until_state(pipeline["job_id"], *TERMINAL)
+
     async def job(self, job_id: str) -> dict[str, Any]:
         answer = await self.client.get(f"/jobs/{job_id}")
         assert answer.status_code == 200, answer.text
         job: dict[str, Any] = answer.json()
         return job
 
-    async def until_state(self, job_id: str, *states: str, within_seconds: float = 60.0) -> dict[str, Any]:
+    async def until_state(self, job_id: str, *states: str, within_seconds: float = 120.0) -> dict[str, Any]:
         """The job, once it is in one of the states; a terminal one that was not asked for fails at once."""
         found: dict[str, Any] = {}
 

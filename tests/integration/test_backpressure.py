@@ -16,15 +16,15 @@ CREATE TABLE slow (counter BIGINT) WITH (connector = 'blackhole', rows_per_secon
 INSERT INTO slow SELECT counter FROM impulse;
 """
 MEGABYTE = 1 << 20
+WORKER_ID = "PENSTOCK__WORKER__ID"
 
 
-async def test_slow_sink_holds_an_unbounded_source_back_with_flat_memory() -> None:
-    async with Deployment.running() as cluster:
-        job_id = (await cluster.create(SLOW))["job_id"]
-        await cluster.until_state(job_id, "running")
+async def test_slow_sink_holds_an_unbounded_source_back_with_flat_memory(cluster: Deployment) -> None:
+    async with cluster.pipeline(SLOW) as pipeline:
+        job_id = pipeline["job_id"]
+        job = await cluster.until_state(job_id, "running")
         await cluster.until_rows(job_id, 1000)
-        node = psutil.Process(cluster.processes["node1"].pid)
-        workers = [child for child in node.children() if "penstock.worker" in " ".join(child.cmdline())]
+        workers = worker_processes(cluster, [worker["id"] for worker in job["workers"]])
 
         def resident() -> int:
             return sum(worker.memory_info().rss for worker in workers)
@@ -39,3 +39,11 @@ async def test_slow_sink_holds_an_unbounded_source_back_with_flat_memory() -> No
         subtasks = [subtask for part in metrics["nodes"] for subtask in part["subtasks"]]
         assert max(subtask["backpressure"] for subtask in subtasks) > 0.9
         assert all(subtask["rows_in"] - subtask["rows_out"] < 200_000 for subtask in subtasks)
+
+
+def worker_processes(cluster: Deployment, ids: list[str]) -> list[psutil.Process]:
+    """The processes of a job's workers, with their JVMs."""
+    nodes = [psutil.Process(cluster.processes[name].pid) for name in ("node1", "node2")]
+    workers = [child for node in nodes for child in node.children() if child.environ().get(WORKER_ID) in ids]
+    assert len(workers) == len(ids)
+    return [process for worker in workers for process in (worker, *worker.children(recursive=True))]

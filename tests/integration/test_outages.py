@@ -23,41 +23,40 @@ BOUNDED = "CREATE TABLE impulse WITH (connector = 'impulse', message_count = '10
 
 
 @pytest.mark.timeout(400)
-async def test_running_job_goes_on_without_nats_postgres_and_api_and_is_managed_again_after() -> None:
-    async with Deployment.running() as cluster:
-        pipeline = await cluster.create(QUERY)
-        job_id = pipeline["job_id"]
-        before = await cluster.until_state(job_id, "running")
-        await cluster.until_rows(job_id, 1000)
+async def test_running_job_goes_on_without_nats_postgres_and_api_and_is_managed_again_after(
+    cluster: Deployment,
+) -> None:
+    pipeline = await cluster.create(QUERY)
+    job_id = pipeline["job_id"]
+    before = await cluster.until_state(job_id, "running")
+    await cluster.until_rows(job_id, 1000)
 
-        os.kill(cluster.nats.pid, signal.SIGKILL)
-        await cluster.nats.ended.wait()
-        # Wake-ups are gone, polling is not: another pipeline still starts and ends.
-        other = await cluster.create(
-            "CREATE TABLE i WITH (connector = 'impulse', message_count = '10'); SELECT * FROM i"
-        )
-        await cluster.until_state(other["job_id"], "finished")
-        assert await cluster.advances(job_id)
+    os.kill(cluster.nats.pid, signal.SIGKILL)
+    await cluster.nats.ended.wait()
+    # Wake-ups are gone, polling is not: another pipeline still starts and ends.
+    other = await cluster.create(BOUNDED)
+    await cluster.until_state(other["job_id"], "finished")
+    assert await cluster.advances(job_id)
 
-        os.kill(cluster.postgres.pid, signal.SIGKILL)
-        await cluster.postgres.ended.wait()
-        answer = await cluster.client.get("/jobs")
-        assert answer.status_code == 503, answer.text
-        assert answer.json()["error"]["code"]
-        await asyncio.sleep(OUTAGE_SECONDS)  # the outage itself
-        cluster.postgres = await EmbeddedPostgres.start(cluster.folder / "postgres", {"fsync": "off"})
-        cluster.nats = await EmbeddedNats.start(cluster.folder / "nats", cluster.nats.port)
-        await cluster.until_state(job_id, "running")
-        assert await cluster.advances(job_id)
+    os.kill(cluster.postgres.pid, signal.SIGKILL)
+    await cluster.postgres.ended.wait()
+    answer = await cluster.client.get("/jobs")
+    assert answer.status_code == 503, answer.text
+    assert answer.json()["error"]["code"]
+    await asyncio.sleep(OUTAGE_SECONDS)  # the outage itself
+    cluster.postgres = await EmbeddedPostgres.start(cluster.folder / "postgres", {"fsync": "off"})
+    cluster.nats = await EmbeddedNats.start(cluster.folder / "nats", cluster.nats.port)
+    await cluster.until_state(job_id, "running")
+    assert await cluster.advances(job_id)
 
-        await cluster.processes["api"].kill()
-        await cluster.start("api")
-        await cluster.until_ready(1)
-        after = await cluster.job(job_id)
-        assert (after["state"], after["generation"]) == ("running", before["generation"])
-        assert await cluster.advances(job_id)
+    await cluster.processes["api"].kill()
+    await cluster.start("api")
+    await cluster.until_ready(2)
+    after = await cluster.job(job_id)
+    assert (after["state"], after["generation"]) == ("running", before["generation"])
+    assert await cluster.advances(job_id)
 
-        stopped = await cluster.client.patch(f"/pipelines/{pipeline['id']}", json={"stop": "graceful"})
-        assert stopped.status_code == 200, stopped.text
-        await cluster.until_state(job_id, "stopped")
-        assert (await cluster.client.delete(f"/pipelines/{pipeline['id']}")).status_code in (200, 204)
+    stopped = await cluster.client.patch(f"/pipelines/{pipeline['id']}", json={"stop": "graceful"})
+    assert stopped.status_code == 200, stopped.text
+    await cluster.until_state(job_id, "stopped")
+    assert (await cluster.client.delete(f"/pipelines/{pipeline['id']}")).status_code == 204
