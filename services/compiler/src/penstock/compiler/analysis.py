@@ -22,7 +22,7 @@ _MARK: Final = re.compile(r"/\*@(\d+)\*/")
 
 
 class Analyser(Protocol):
-    """What the compiler needs of an engine."""
+    """What analyses a query."""
 
     async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
         """What a query gives and what it reads; raises QueryError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.common.diagnostics import Span
 from penstock.common.quantities import parse_duration
-from penstock.compiler.diagnostics import Known, Problems, did_you_mean, listed, refusal
+from penstock.compiler.diagnostics import Known, Problems, Refused, did_you_mean, listed, refusal
 from penstock.compiler.intervals import Interval, parse_interval
 from penstock.compiler.statements import CreateTable, Name, Option
 from penstock.connectors.base import TIMESTAMP_COLUMN, Connector, Options, Role
@@ -193,7 +193,7 @@ def refuse_reserved(name: str, span: Span | None) -> None:
         )
 
 
-def unknown_column(name: Name, known: set[str] | list[str], table: str) -> Exception:
+def unknown_column(name: Name, known: Collection[str], table: str) -> Refused:
     """The error that a table has no such column."""
     hint = did_you_mean(name.text, known) or f"the columns are {listed(known)}"
     return refusal("unknown_column", f"table {table} has no column {name.text}", name.span, hint)

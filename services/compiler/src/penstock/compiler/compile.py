@@ -7,29 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import pyarrow as pa
-
 from penstock.common.diagnostics import Diagnostic
 from penstock.common.program import Program
 from penstock.common.quantities import format_size
-from penstock.compiler.analysis import Analyst
+from penstock.compiler.analysis import Analyser, Analyst
 from penstock.compiler.diagnostics import Problems
 from penstock.compiler.emit import emit
 from penstock.compiler.parse import parse
 from penstock.compiler.passes import PASSES
 from penstock.compiler.planner import Planner
 from penstock.compiler.positions import Text
-from penstock.spark import Analysis, FunctionKind
+from penstock.spark import FunctionKind
 
 MAX_QUERY_CHARACTERS: Final = 256 * 1024
 
 
-class Engine(Protocol):
+class Engine(Analyser, Protocol):
     """What the compiler needs of an engine."""
-
-    async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
-        """What a query gives and what it reads; raises QueryError."""
-        ...
 
     async def functions(self) -> Mapping[str, FunctionKind]:
         """All functions that SQL can call."""

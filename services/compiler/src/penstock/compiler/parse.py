@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.common.diagnostics import Span
 from penstock.compiler import dialect
 from penstock.compiler.cursor import Cursor
-from penstock.compiler.diagnostics import Problems, did_you_mean, refusal
+from penstock.compiler.diagnostics import Problems, Refused, did_you_mean, refusal
 from penstock.compiler.positions import Text
 from penstock.compiler.statements import (
     Column,
@@ -75,12 +75,12 @@ def _tokens(text: Text) -> list[Token]:
     return tokens
 
 
-def _too_deep(text: Text, token: Token) -> Exception:
+def _too_deep(text: Text, token: Token) -> Refused:
     hint = f"at most {_DEEPEST} parentheses can be inside each other; name parts of the query with WITH or CREATE VIEW"
     return refusal("too_complex", "the query is nested too deeply", text.of_tokens(token), hint)
 
 
-def _unreadable(text: Text, error: TokenError) -> Exception:
+def _unreadable(text: Text, error: TokenError) -> Refused:
     reason = str(error.__cause__ or error)
     if missing := re.match(r"Missing (.+) from \d+:(\d+)", reason):
         start = min(int(missing[2]), max(0, len(text.content) - 1))
@@ -201,8 +201,10 @@ def _column(part: Cursor) -> tuple[Column, bool]:
         raise refusal("unknown_type", f"unknown type {word.text}", written.span(), hint)
     try:
         kind = arrow_type(tree, part.text)
-    except Exception as error:
-        raise _placed(error, written) from error
+    except Refused as refused:  # a type has no place of its own
+        raise refusal(
+            refused.diagnostic.code, refused.diagnostic.message, written.span(), refused.diagnostic.hint
+        ) from None
     nullable, computed, metadata_key, is_key = True, None, None, False
     while not part.at_end:
         if part.takes("NOT", "NULL"):
@@ -223,14 +225,6 @@ def _column(part: Cursor) -> tuple[Column, bool]:
     metadata = field_metadata(tree)
     field = pa.field(name.text, kind, nullable, metadata and dict(metadata))
     return Column(name, field, computed, metadata_key), is_key
-
-
-def _placed(error: Exception, written: Cursor) -> Exception:
-    """An error of a type, which has no place of its own, at the place where the type is written."""
-    diagnostic = getattr(error, "diagnostic", None)
-    return (
-        error if diagnostic is None else refusal(diagnostic.code, diagnostic.message, written.span(), diagnostic.hint)
-    )
 
 
 _TYPE_NAMES: Final = (

@@ -25,7 +25,7 @@ from penstock.compiler.plan import Plan, Write
 from penstock.compiler.positions import Text
 from penstock.compiler.queries import Queries, Scope
 from penstock.compiler.relations import Relation, Steps, common_schema, dead_letters_of
-from penstock.compiler.sinks import Assignment, Assignments, preview_names
+from penstock.compiler.sinks import Assignment, Assignments, preview_name
 from penstock.compiler.sources import Source, Sources
 from penstock.compiler.statements import CreateTable, CreateView, Insert, Name, Select, Set, Statement
 from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, Options, Role
@@ -249,8 +249,7 @@ class Planner:
     async def _select(self, statement: Select) -> None:
         self._outputs += 1
         relation = await self._relation(statement.query)
-        number = sum(1 for name in self._sinks if name not in self._tables) + 1
-        table = preview_names([*self._tables, *self._sinks], number)
+        table = preview_name({*self._tables, *self._sinks})
         assignment = Assignment(Name(table, statement.span), None, (), statement.query)
         self._sinks[table] = _preview_sink(table)
         self._written[table] = [await self._assignments.relation(assignment, relation)]

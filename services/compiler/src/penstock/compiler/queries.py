@@ -241,16 +241,14 @@ class Queries:
         return self.steps.query(select, relation, target, "side of a union", own="union")
 
 
-def _sides(query: exp.Expr) -> Iterator[exp.Expr]:
+def _sides(query: exp.SetOperation) -> Iterator[exp.Expr]:
     """The sides of a chain of UNION ALL."""
-    pending = [query]
+    pending: list[exp.Expr] = [query.expression, query.this]
     while pending:
         side = pending.pop()
-        plain = isinstance(side, exp.Union) and not side.args.get("distinct") and not side.args.get("with_")
-        if plain and (side is query or not set(k for k, v in side.args.items() if v) - {"this", "expression"}):
+        given = {name for name, value in side.args.items() if value}
+        if isinstance(side, exp.Union) and given <= {"this", "expression"}:
             pending.extend([side.expression, side.this])
-        elif side is query:
-            pending.extend([side.args["expression"], side.this])
         else:
             yield side
 

@@ -151,3 +151,11 @@ def _nullable_type(kind: pa.DataType) -> pa.DataType:
     if arrow.is_map(kind):
         return pa.map_(kind.key_field, _nullable(kind.item_field))
     return kind
+
+
+def with_metadata(schema: pa.Schema, declared: list[pa.Field]) -> pa.Schema:
+    """A schema from Spark, which knows no metadata, with that of the columns it was made of."""
+    metadata = {field.name: field.metadata for field in declared}
+    return pa.schema(
+        [field.with_metadata(metadata[field.name]) if metadata.get(field.name) else field for field in schema]
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,8 +16,7 @@ from penstock.compiler.catalog import unknown_column
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.positions import Text
-from penstock.compiler.relations import Relation, Steps, aliased, column, needs_cast, select_from_input
-from penstock.compiler.sources import with_metadata
+from penstock.compiler.relations import Relation, Steps, aliased, column, needs_cast, select_from_input, with_metadata
 from penstock.compiler.statements import Name
 from penstock.compiler.types import is_assignable, same_type, spark_name, spark_sql_cast, user_name
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
@@ -140,11 +140,7 @@ def _dead_letter_value(target: pa.Field) -> exp.Expr:
     return column(target.name)
 
 
-def preview_names(taken: Sequence[str], count: int) -> str:
-    """The name of the preview of the nth SELECT, which no table has."""
-    number = count
-    while True:
-        name = "preview" if number == 1 else f"preview_{number}"
-        if name not in taken:
-            return name
-        number += 1
+def preview_name(taken: Collection[str]) -> str:
+    """A name for the preview of a SELECT, which no table and no other preview has."""
+    names = itertools.chain(["preview"], (f"preview_{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in taken)

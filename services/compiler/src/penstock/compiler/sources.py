@@ -24,6 +24,7 @@ from penstock.compiler.relations import (
     column,
     needs_cast,
     select_from_input,
+    with_metadata,
 )
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.statements import Column, Name
@@ -178,11 +179,3 @@ def _event_time(table: str, field: pa.Field) -> exp.Expr:
         failure = call("raise_error", f"a row of {table} has no event time: {field.name} is null")
         value = call("coalesce", value, failure, column(TIMESTAMP_COLUMN))
     return exp.Alias(this=value, alias=exp.Identifier(this=TIMESTAMP_COLUMN, quoted=True))
-
-
-def with_metadata(schema: pa.Schema, declared: list[pa.Field]) -> pa.Schema:
-    """A schema from Spark, which knows no metadata, with that of the columns it was made of."""
-    metadata = {field.name: field.metadata for field in declared}
-    return pa.schema(
-        [field.with_metadata(metadata[field.name]) if metadata.get(field.name) else field for field in schema]
-    )
