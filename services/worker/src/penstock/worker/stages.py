@@ -15,6 +15,7 @@ from penstock.connectors.base import Sink, Source
 from penstock.worker.channels import Batches, Channel, Inbox
 from penstock.worker.metrics import SubtaskMetrics
 from penstock.worker.outlets import Outlet
+from penstock.worker.portions import Portion
 from penstock.worker.signals import EndOfData, Pause
 
 # Batches are joined up to this size: joining copies, and the offsets of text have 32 bits.
@@ -178,6 +179,7 @@ class Writer:
         self._metrics = metrics
         self._pace = pace
         self._now_us = now_us
+        self._portion = Portion(pace.batch_rows)
         self._flush_at: float | None = None
 
     async def run(self) -> None:
@@ -203,10 +205,19 @@ class Writer:
 
     async def _write(self, batches: Batches) -> None:
         for batch in _joined(batches):
-            await self._sink.write(batch)
-            self._metrics.count_out(batch)
-            if self._metrics.latency is not None:
-                self._metrics.latency.observe(batch, self._now_us())
+            written = 0
+            while written < batch.num_rows:
+                rows = batch.slice(written, self._portion.rows)
+                await self._write_portion(rows)
+                written += rows.num_rows
+
+    async def _write_portion(self, rows: pa.RecordBatch) -> None:
+        started_at = time.monotonic()
+        await self._sink.write(rows)
+        self._portion.learn(rows.num_rows, time.monotonic() - started_at)
+        self._metrics.count_out(rows)
+        if self._metrics.latency is not None:
+            self._metrics.latency.observe(rows, self._now_us())
 
     async def _flush(self) -> None:
         await self._sink.flush()
