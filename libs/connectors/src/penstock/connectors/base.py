@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final, Literal, Protocol, Self
+from typing import ClassVar, Final, Literal, Protocol, Self, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -126,6 +128,30 @@ class OutputPort(Protocol):
         ...
 
 
+ParsedLines: TypeAlias = tuple[pa.RecordBatch, int, npt.NDArray[np.int32]]
+"""The rows of the lines that a parser took, in their order; how many lines there are; the indexes of the others."""
+
+
+class LineParser(Protocol):
+    """Decodes blocks of JSON lines fast. It may leave any line, but what it takes means what `json_line` says."""
+
+    def decode(self, block: bytes) -> ParsedLines:
+        """The rows of a block of complete lines. Blocks its thread, which is not the event loop's."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the parser holds."""
+        ...
+
+
+class LineParsers(Protocol):
+    """Where parsers of lines come from."""
+
+    def line_decoder(self, schema: pa.Schema, max_line_bytes: int) -> LineParser | None:
+        """A parser for the columns of a schema, which leaves longer lines; None when it cannot have all of them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """What a subtask opens: its table as the program has it, and its own place among the table's subtasks."""
@@ -143,6 +169,8 @@ class TableSpec:
     batch_rows: int
     """About how many rows a source should put in a batch when it has plenty."""
     output: OutputPort
+    lines: LineParsers | None = None
+    """Source only: what may decode its lines faster than Python's libraries do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class FileSource:
         self._options = options
         self._path = path
         decoded = [f for f in spec.schema if f.name != TIMESTAMP_COLUMN and f.name not in spec.metadata]
-        self._decoder = JsonDecoder(pa.schema(decoded), max_line_bytes=options.max_line_bytes)
+        self._decoder = JsonDecoder(pa.schema(decoded), max_line_bytes=options.max_line_bytes, parsers=spec.lines)
         self._resources = ExitStack()
         self._blocks: Iterator[Block | LongLine] | None = None
         self._first_offset: int | None = None
@@ -49,6 +49,7 @@ class FileSource:
 
     async def close(self) -> None:
         await self._ahead.close()
+        self._decoder.close()
         self._resources.close()
 
     def _produce(self) -> SourceBatch | None:

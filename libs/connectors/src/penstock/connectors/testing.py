@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pyarrow as pa
 
-from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE, Source, SourceBatch, TableSpec
+from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE, LineParsers, Source, SourceBatch, TableSpec
 
 
 class CollectingOutput:
@@ -28,6 +28,7 @@ def table_spec(
     parallelism: int = 1,
     batch_rows: int = 1000,
     output: CollectingOutput | None = None,
+    lines: LineParsers | None = None,
 ) -> TableSpec:
     """The spec of a table called `t`; `_timestamp` is added to its columns."""
     return TableSpec(
@@ -39,6 +40,7 @@ def table_spec(
         parallelism=parallelism,
         batch_rows=batch_rows,
         output=output or CollectingOutput(),
+        lines=lines,
     )
 
 

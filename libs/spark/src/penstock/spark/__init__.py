@@ -21,12 +21,14 @@ from penstock.spark.errors import (
 )
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
 from penstock.spark.functions import FunctionKind
+from penstock.spark.line_decoder import DecodedLines, LineDecoder
 from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf, UdfKind
 
 __all__ = [
     "Analysis",
     "DataError",
+    "DecodedLines",
     "Engine",
     "EngineFault",
     "EngineLost",
@@ -37,6 +39,7 @@ __all__ = [
     "FragmentRefused",
     "FragmentSpec",
     "FunctionKind",
+    "LineDecoder",
     "Mode",
     "Position",
     "SparkSettings",

@@ -20,6 +20,7 @@ from penstock.spark.errors import EngineLost
 from penstock.spark.fragment import Fragment, FragmentSpec, Mode
 from penstock.spark.functions import FunctionKind
 from penstock.spark.launcher import Jvm, LaunchPlan
+from penstock.spark.line_decoder import LineDecoder, can_decode
 from penstock.spark.python_session import PythonSession
 from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf
@@ -114,6 +115,20 @@ class Engine:
         """The physical plan that a fragment runs in direct mode, as Spark prints it."""
         frame = await self._answer(spec.request(Kind.EXPLAIN, Mode.DIRECT), spec.sql)
         return str(frame.json()["plan"])
+
+    def line_decoder(self, schema: pa.Schema, max_line_bytes: int) -> LineDecoder | None:
+        """A decoder of JSON lines into rows of a schema; None when it has a type that is not decoded here.
+
+        Called on the event loop; the decoder is then used in threads.
+        """
+        if not can_decode(schema):
+            return None
+        loop = asyncio.get_running_loop()
+
+        def lost() -> EngineLost:
+            return asyncio.run_coroutine_threadsafe(self.lost(), loop).result()
+
+        return LineDecoder(schema, max_line_bytes, self._jvm.socket_path, lost)
 
     async def functions(self) -> Mapping[str, FunctionKind]:
         """All functions that SQL can call now by their names, registered Python functions included."""

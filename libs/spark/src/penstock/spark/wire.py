@@ -1,6 +1,7 @@
 """Frames on the Unix socket between Python and the JVM: a 16-byte header (kind, slot, length), then the payload.
 
-`jvm/Wire.scala` holds the other side. One connection serves one fragment, one exchange at a time.
+`jvm/Wire.scala` holds the other side. One connection serves one fragment or one decoder of lines,
+one exchange at a time.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-_HEADER: Final = struct.Struct("<IIQ")
+FRAME_HEADER: Final = struct.Struct("<IIQ")
 _SCRATCH_BYTES: Final = 1 << 18
-_SOCKET_BYTES: Final = 1 << 22  # the kernel takes as much of this as it allows
+SOCKET_BYTES: Final = 1 << 22  # the kernel takes as much of this as it allows
 
 
 Sendable: TypeAlias = "pa.Buffer | bytes | memoryview"
@@ -37,10 +38,13 @@ class Kind(IntEnum):
     CANCEL = 8
     EXPLAIN = 9
     FUNCTIONS = 10
+    DECODE = 11
+    LINES = 12
     OUTPUT_SCHEMA = 16
     DONE = 17
     FAILED = 18
     INFO = 19
+    ODD = 20
 
 
 class Frame(NamedTuple):
@@ -78,7 +82,7 @@ class Wire:
         """Opens a connection to the server at a socket's path."""
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         try:
             await asyncio.get_running_loop().sock_connect(connection, path)
         except BaseException:
@@ -107,9 +111,9 @@ class Wire:
 
     async def receive(self) -> Frame:
         """The next frame."""
-        await self._ensure(_HEADER.size)
-        kind, slot, length = _HEADER.unpack_from(self._scratch, self._start)
-        self._start += _HEADER.size
+        await self._ensure(FRAME_HEADER.size)
+        kind, slot, length = FRAME_HEADER.unpack_from(self._scratch, self._start)
+        self._start += FRAME_HEADER.size
         return Frame(Kind(kind), slot, await self._payload(length))
 
     async def _payload(self, length: int) -> pa.Buffer:
@@ -151,7 +155,7 @@ class Wire:
 
 def header(kind: Kind, slot: int = 0, length: int = 0) -> bytes:
     """A frame's first bytes."""
-    return _HEADER.pack(kind, slot, length)
+    return FRAME_HEADER.pack(kind, slot, length)
 
 
 def json_frame(kind: Kind, content: object) -> bytes:

@@ -13,7 +13,7 @@ import structlog
 from penstock.common.errors import InternalError
 from penstock.common.events import LogEvent
 from penstock.common.program import INPUT, ArrowValue, ConnectorSink, ConnectorSource
-from penstock.connectors.base import Connector, OutputPort, Sink, Source, TableSpec
+from penstock.connectors.base import Connector, LineParsers, OutputPort, Sink, Source, TableSpec
 from penstock.spark import FragmentSpec
 from penstock.worker.channels import Inbox
 from penstock.worker.metrics import LatencyHistogram
@@ -25,7 +25,7 @@ from penstock.worker.wiring import TaskId, Wiring
 log = structlog.get_logger(__name__)
 
 
-class FragmentEngine(Protocol):
+class FragmentEngine(LineParsers, Protocol):
     """What a worker needs of its engine."""
 
     async def plan(self, spec: FragmentSpec) -> PlannedFragment:
@@ -152,4 +152,5 @@ class Subtask:
             parallelism=self._wiring.node.parallelism,
             batch_rows=surroundings.pace.batch_rows,
             output=surroundings.output(kind.table, self.task),
+            lines=surroundings.engine,
         )

@@ -163,6 +163,9 @@ class PassingEngine:
     async def plan(self, spec: FragmentSpec) -> PlannedFragment:
         return PassingFragment(spec.partitions)
 
+    def line_decoder(self, schema: pa.Schema, max_line_bytes: int) -> None:
+        return None
+
     async def ended(self) -> Exception:
         return await asyncio.shield(self._ended)
 

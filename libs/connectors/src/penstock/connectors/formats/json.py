@@ -1,7 +1,8 @@
 """Newline-delimited JSON: lines to rows at the speed of Arrow's reader, with the meaning of `json_line`.
 
 A block is read whole. Lines that a lenient reader could misread are kept from it; when it refuses the rest, the block
-is divided until the lines that are to blame are found, so that each is refused alone, with its own reason.
+is divided until the lines that are to blame are found, so that each is refused alone, with its own reason. With a
+parser of the engine, only the lines that this one left come here, or all when they are many.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from penstock.connectors.base import LineParsers, ParsedLines
 from penstock.connectors.formats.json_encoder import JsonEncoder, TimestampFormat
 from penstock.connectors.formats.json_line import BadLine, Path, RowReader, TooDeep, is_json, times_of
 from penstock.connectors.formats.lines import Lines, Mask, Positions
+from penstock.connectors.formats.parsed import BlockParser
 
 __all__ = ["Decoded", "JsonDecoder", "JsonEncoder", "Rejected", "TimestampFormat"]
 
@@ -56,11 +59,17 @@ class Decoded:
     rows: pa.RecordBatch
     row_lines: Positions
     """Of each row the number of its line."""
-    row_offsets: Positions
-    """Of each row the position of its line in the block, in bytes."""
     rejected: tuple[Rejected, ...]
     line_count: int
     """Empty lines included, which are neither rows nor refused."""
+    block: bytes
+    first_line: int
+
+    @property
+    def row_offsets(self) -> Positions:
+        """Of each row the position of its line in the block, in bytes."""
+        offsets: Positions = Lines.split(self.block).starts[self.row_lines - self.first_line]
+        return offsets
 
 
 class _Refused(Exception):
@@ -83,22 +92,46 @@ class _Outcome:
 class JsonDecoder:
     """Decodes blocks of complete lines; used by one thread at a time."""
 
-    def __init__(self, schema: pa.Schema, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(
+        self, schema: pa.Schema, *, max_line_bytes: int = MAX_LINE_BYTES, parsers: LineParsers | None = None
+    ) -> None:
         """Only the columns of the schema are decoded, inside structs too; raises UnsupportedType."""
         self._schema = schema
         self._max_line_bytes = max_line_bytes
         self._numeric_timestamps: set[Path] = set()
         self._reader = RowReader(schema, self._numeric_timestamps)
         self._vectorised = len(set(schema.names)) == len(schema) and not any(map(_has_json, schema))
+        parser = parsers.line_decoder(schema, max_line_bytes) if parsers is not None and self._vectorised else None
+        self._parser = None if parser is None else BlockParser(parser)
 
     def decode(self, data: bytes, first_line: int = 1) -> Decoded:
         """The rows of a block, and the lines that are none."""
+        parsed = None if self._parser is None else self._parser.parse(data)
+        if parsed is not None:
+            return self._complete(data, parsed, first_line)
         lines, outcome = Lines.split(data), _Outcome()
         too_long = lines.lengths() > self._max_line_bytes
         odd = lines.odd() & ~too_long
         self._decode_together(lines, np.flatnonzero(lines.filled() & ~odd & ~too_long), outcome)
         self._decode_each(lines, np.flatnonzero(odd), outcome)
         outcome.rejected += [(int(index), self.too_long) for index in np.flatnonzero(too_long)]
+        return self._merge(lines, outcome, first_line)
+
+    def close(self) -> None:
+        """Gives back what the decoder holds outside this process."""
+        if self._parser is not None:
+            self._parser.close()
+
+    def _complete(self, data: bytes, parsed: ParsedLines, first_line: int) -> Decoded:
+        """What a parser found, with the lines that it left."""
+        rows, line_count, left = parsed
+        indexes, odd = np.arange(line_count), left.astype(np.int64)
+        if not len(odd):
+            return Decoded(rows, indexes + first_line, (), line_count, data, first_line)
+        lines, outcome = Lines.split(data), _Outcome([(np.delete(indexes, odd), rows)])
+        too_long = lines.lengths()[odd] > self._max_line_bytes
+        self._decode_each(lines, odd[~too_long], outcome)
+        outcome.rejected += [(int(index), self.too_long) for index in odd[too_long]]
         return self._merge(lines, outcome, first_line)
 
     @property
@@ -121,7 +154,7 @@ class JsonDecoder:
             Rejected(first_line + index, reason, lines[index][:MAX_PAYLOAD_BYTES])
             for index, reason in sorted(outcome.rejected)
         )
-        return Decoded(batch, indexes + first_line, lines.starts[indexes], rejected, len(lines))
+        return Decoded(batch, indexes + first_line, rejected, len(lines), lines.data, first_line)
 
     def _decode_together(self, lines: Lines, indexes: Positions, outcome: _Outcome) -> None:
         parts = [indexes]

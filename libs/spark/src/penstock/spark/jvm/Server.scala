@@ -16,8 +16,8 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.util.ArrowUtils
 
-/** Listens on a Unix socket: one connection is one fragment (or one question), served by one thread, and both end
- * together. So nothing is registered, and a caller that dies leaves nothing behind. */
+/** Listens on a Unix socket: one connection is one fragment (or one decoder, or one question), served by one thread,
+ * and both end together. So nothing is registered, and a caller that dies leaves nothing behind. */
 final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends Logging {
   private val listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX)
   private val allocator = ArrowUtils.rootAllocator.newChildAllocator("penstock", 0, memoryLimit)
@@ -64,6 +64,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
     private val wire = new Wire(channel)
     private val memory: BufferAllocator = allocator.newChildAllocator(s"fragment $number", 0, memoryLimit)
     @volatile private var runner: Option[Runner] = None
+    private var lines: Option[JsonLines] = None
 
     def serve(): Unit =
       try while (true) answer()
@@ -75,6 +76,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
         channel.close()
         wire.discard()
         runner.foreach(_.close())
+        lines.foreach(_.close())
         memory.close()
       }
 
@@ -112,6 +114,13 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
         if (collect == 1) System.gc()
         wire.writeJson(Kind.Info, status())
       case Header(Kind.Functions, _, _) => reporting(wire.writeJson(Kind.Info, Functions.of(session)))
+      case Header(Kind.Decode, longestLine, length) =>
+        val schema = wire.readSchema(length)
+        reporting {
+          lines = Some(new JsonLines(schema, longestLine, memory))
+          wire.writeDone()
+        }
+      case Header(Kind.Lines, _, length) => reporting(lines.get.answer(length, wire))
       case Header(Kind.Cancel, other, _) => Option(connections.get(other)).foreach(_.interrupt())
       case header => runner match {
           case Some(planned) => run(planned, header)

@@ -27,11 +27,14 @@ object Kind {
   val Cancel = 8 // end the run of the connection that the slot numbers; no answer
   val Explain = 9 // like Plan, but the physical plan's text is wanted
   val Functions = 10 // what SQL can call
+  val Decode = 11 // the Arrow schema of rows to make of JSON lines; its slot is the longest line's length in bytes
+  val Lines = 12 // a block of complete lines; the answer is a Batch and an Odd
   // To Python.
   val OutputSchema = 16 // the answer to Plan; its slot is the connection's number
-  val Done = 17 // the run is complete
+  val Done = 17 // the run is complete; the answer to Decode
   val Failed = 18 // JSON
   val Info = 19 // JSON, the answer to Analyse, Attach, Status, Explain and Functions
+  val Odd = 20 // integers of 32 bits: how many lines a block has, and the indexes of those that are not in its Batch
 }
 
 /** The other side is gone. */
@@ -69,14 +72,18 @@ final class Wire(channel: SocketChannel) {
   def readBatch(length: Long, allocator: BufferAllocator): ArrowRecordBatch = {
     val buffer = allocator.buffer(length)
     try {
-      var offset = 0L
-      while (offset < length) { // a ByteBuffer ends at 2 GiB, a message need not
-        val chunk = buffer.nioBuffer(offset, Math.min(length - offset, 1 << 30).toInt)
-        fill(chunk)
-        offset += chunk.position()
-      }
+      readInto(buffer, length)
       Wire.toBatch(buffer, length)
     } finally buffer.close()
+  }
+
+  def readInto(buffer: ArrowBuf, length: Long): Unit = {
+    var offset = 0L
+    while (offset < length) { // a ByteBuffer ends at 2 GiB, a message need not
+      val chunk = buffer.nioBuffer(offset, Math.min(length - offset, 1 << 30).toInt)
+      fill(chunk)
+      offset += chunk.position()
+    }
   }
 
   def skip(length: Long): Unit = {
@@ -103,9 +110,16 @@ final class Wire(channel: SocketChannel) {
   /** A batch that is a message already. */
   def writeMessage(slot: Int, message: Array[Byte]): Unit = write(Kind.Batch, slot, ByteBuffer.wrap(message))
 
+  def writeLines(count: Int, odd: Array[Int], oddCount: Int): Unit = {
+    val payload = ByteBuffer.allocate(4 + oddCount * 4).order(ByteOrder.LITTLE_ENDIAN)
+    payload.putInt(count).asIntBuffer.put(odd, 0, oddCount)
+    write(Kind.Odd, 0, payload.rewind())
+  }
+
+  def queueBatch(slot: Int, unloader: VectorUnloader): Unit = queueBatch(slot, unloader.getRecordBatch)
+
   /** Adds a batch to what the next write gathers: the vectors' own memory, which nothing copies before the kernel. */
-  def queueBatch(slot: Int, unloader: VectorUnloader): Unit = {
-    val batch = unloader.getRecordBatch
+  def queueBatch(slot: Int, batch: ArrowRecordBatch): Unit = {
     held += batch
     val metadata = Wire.framed(MessageSerializer.serializeMetadata(batch, IpcOption.DEFAULT))
     queue(Kind.Batch, slot, metadata.remaining() + batch.computeBodyLength())
