@@ -62,7 +62,7 @@ def enter_network(folder: Path) -> None:
         flags = struct.unpack("16sh14x", fcntl.ioctl(control, _SIOCGIFFLAGS, request))[1]
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
     hosts = folder / "hosts"
-    names = ["localhost", *COMPOSE["services"]]
+    names = ["localhost", socket.gethostname(), *COMPOSE["services"]]
     hosts.write_text("".join(f"127.0.0.1 {name}\n" for name in names))
     subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True)
 

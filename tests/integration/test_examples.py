@@ -37,7 +37,7 @@ def check_clicks(rows: list[dict[str, Any]], folder: Path) -> None:
         ("ann", "example.com", 0.045, 4),
         ("bob", "none", 0.015, 6),
     ]
-    assert quick[0]["ts"] == "2026-03-01T10:00:01.5"
+    assert quick[0]["ts"] == "2026-03-01T10:00:01.500"
     letters = [json.loads(line) for line in (folder / "unreadable.json").read_text().splitlines()]
     assert [letter["position"].rpartition(":")[2] for letter in letters] == ["3", "5"]
     assert all(letter["reason"] and letter["source"] == "clicks" for letter in letters)

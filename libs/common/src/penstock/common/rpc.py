@@ -12,7 +12,6 @@ import functools
 import hmac
 import inspect
 import ipaddress
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
@@ -46,10 +45,6 @@ _HEALTH = "/grpc.health.v1.Health/"
 _AUTHORIZATION = "authorization"
 _KEEPALIVE_MS = 10_000
 _KEEPALIVE_ANSWER_MS = 5_000
-
-# Read when gRPC is first used. Our children are started, never forked to go on with this process's connections; with
-# it on, gRPC writes a line to stderr for each.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 log = structlog.get_logger(__name__)
 
