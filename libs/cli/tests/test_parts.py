@@ -29,6 +29,19 @@ def test_state_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+def test_temporary_state_folder_that_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    left = root / "penstock-run-killed"
+    left.mkdir(parents=True)
+    (left / "lock").write_text("1\n")
+    with state_dir.temporary((root,)) as first:
+        assert first.parent == root
+        assert not left.exists()
+        with state_dir.temporary((root,)):
+            assert first.exists()
+    assert not list(root.iterdir())
+
+
 def test_temporary_state_folder_is_gone_afterwards() -> None:
     with state_dir.temporary() as folder:
         (folder / "file").write_text("x")

@@ -88,3 +88,6 @@ async def _start(plan: ClusterPlan, engine: SharedEngine, stack: AsyncExitStack)
 def _import_all(names: tuple[str, ...]) -> None:
     for name in names:
         importlib.import_module(name)
+    from penstock.common.arrow import leave_pandas_out
+
+    leave_pandas_out()

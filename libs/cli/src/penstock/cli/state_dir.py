@@ -6,8 +6,8 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,9 @@ from penstock.common.errors import SettingsError
 _LOCK: Final = "lock"
 # Others may pass through it, as Postgres's user must, and not look around.
 _MODE: Final = 0o711
+_TEMPORARY: Final = "penstock-run-"
+_MEMORY: Final = Path("/dev/shm")
+_ROOM: Final = 512 * 1024 * 1024
 
 
 @contextmanager
@@ -46,11 +49,29 @@ def held(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary() -> Iterator[Path]:
-    """A folder that goes with the block."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-run-"))
-    folder.chmod(_MODE)
+def temporary(roots: Sequence[Path] = (_MEMORY,)) -> Iterator[Path]:
+    """A folder that goes with the block: in memory where there is room, for Postgres makes a thousand files in it."""
+    root = next((root for root in roots if _has_room(root)), None) or Path(tempfile.gettempdir())
+    _sweep(root)
+    folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
     try:
-        yield folder
+        with held(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_room(root: Path) -> bool:
+    try:
+        return os.access(root, os.W_OK) and shutil.disk_usage(root).free >= _ROOM
+    except OSError:
+        return False
+
+
+def _sweep(root: Path) -> None:
+    """Removes what runs left behind that were killed."""
+    for folder in root.glob(f"{_TEMPORARY}*"):
+        with suppress(OSError, SettingsError):
+            if folder.stat().st_uid == os.geteuid() and (folder / _LOCK).exists():
+                with held(folder):
+                    shutil.rmtree(folder, ignore_errors=True)

@@ -69,7 +69,7 @@ class EmbeddedPostgres:
         user = await asyncio.to_thread(_system_user) if os.geteuid() == 0 else ""
         with _folder_errors(data_dir):
             sockets = await asyncio.to_thread(_prepare_folders, data_dir, user)
-        await _initialise(binaries, data_dir, user)
+        await _initialise(binaries, data_dir, user, syncs=options.get("fsync") != "off")
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(sockets),
@@ -216,7 +216,7 @@ def _prepare_folders(data_dir: Path, user: str) -> Path:
     return sockets
 
 
-async def _initialise(binaries: Path, data_dir: Path, user: str) -> None:
+async def _initialise(binaries: Path, data_dir: Path, user: str, *, syncs: bool) -> None:
     """Make the data folder, under another name until it is complete."""
     data, partial = data_dir / "data", data_dir / "data.new"
     if await asyncio.to_thread(data.exists):
@@ -225,6 +225,7 @@ async def _initialise(binaries: Path, data_dir: Path, user: str) -> None:
     arguments = (
         *(str(binaries / "initdb"), "-D", str(partial), "-U", _SUPERUSER, "--encoding=UTF8", "--no-locale"),
         *("--auth-local=trust", "--auth-host=reject", "--no-instructions"),
+        *(() if syncs else ("--no-sync",)),
     )
     code, output = await run_guarded(ServerCommand("initdb", arguments, _environment(), _POSTGRES_READY, user))
     if code != 0:

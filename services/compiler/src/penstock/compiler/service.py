@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
+from penstock.common.arrow import leave_pandas_out
 from penstock.common.proto.compiler_pb2_grpc import add_CompilerServiceServicer_to_server
 from penstock.common.rpc import RpcSettings
 from penstock.common.rpc import serve as serve_rpc
@@ -28,6 +29,7 @@ class Serving:
 
 async def run(process: service.Context) -> None:
     """The compiler as a process of its own."""
+    leave_pandas_out()
     await serve(process, process.config.section("compiler", CompilerSettings))
 
 

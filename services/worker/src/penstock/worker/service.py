@@ -13,6 +13,7 @@ import structlog
 
 from penstock.common import rpc as common_rpc
 from penstock.common.admin import AdminSettings, serve_admin
+from penstock.common.arrow import leave_pandas_out
 from penstock.common.errors import SettingsError
 from penstock.common.events import LogEvent
 from penstock.common.ids import WorkerId
@@ -92,6 +93,7 @@ async def serve(
 
 async def main(context: Context) -> None:
     """A worker with an engine of its own, as a process."""
+    leave_pandas_out()
     settings = context.config.section("worker", WorkerSettings)
     serving = asyncio.create_task(_serve_process(context, settings), name="worker")
     waiting = {serving}
