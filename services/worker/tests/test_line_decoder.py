@@ -23,7 +23,7 @@ from penstock.connectors.testing import rows_of, table_spec
 from penstock.spark import DecodedLines, Engine, EngineLost
 from penstock.spark.testing import spark_settings
 
-FUZZED_LINES = 500_000 if os.environ.get("PENSTOCK_TEST_FULL") else 20_000
+FUZZED_LINES, SCHEMAS = (500_000, 4000) if os.environ.get("PENSTOCK_TEST_FULL") else (20_000, 150)
 LIMIT = 1 << 24
 
 SCHEMA = pa.schema(
@@ -305,7 +305,7 @@ def schemas_and_lines(draw: st.DrawFn) -> tuple[pa.Schema, list[bytes]]:
     return pa.schema([field for field, _ in fields]), lines
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=SCHEMAS, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(schemas_and_lines())
 async def test_rows_of_any_schema_are_what_their_lines_mean(
     engine: Engine, example: tuple[pa.Schema, list[bytes]]

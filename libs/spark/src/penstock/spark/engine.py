@@ -227,3 +227,7 @@ async def _exercise(engine: Engine) -> None:
         async with await engine.plan(spec) as fragment:
             for _ in range(20):
                 await fragment.run(batch, batch)
+    decoder = engine.line_decoder(schema, max_line_bytes=1 << 20)
+    if decoder is not None:
+        await asyncio.to_thread(decoder.decode, b'{"k":1,"v":0.5,"s":"a","t":"2000-01-01T00:00:00"}\n' * 1000)
+        decoder.close()

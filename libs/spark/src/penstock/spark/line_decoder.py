@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -84,12 +83,17 @@ class LineDecoder:
         return DecodedLines(rows, int(lines[0]), lines[1:])
 
     def _connect(self) -> socket.socket:
-        self._socket = connection = socket.socket(socket.AF_UNIX)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
-        connection.connect(self._socket_path)
-        schema = self._schema.remove_metadata().serialize()
-        connection.sendall(header(Kind.DECODE, self._max_line_bytes, schema.size) + schema.to_pybytes())
-        self._receive(connection)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+            connection.connect(self._socket_path)
+            schema = self._schema.remove_metadata().serialize()
+            connection.sendall(header(Kind.DECODE, self._max_line_bytes, schema.size) + schema.to_pybytes())
+            self._receive(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._socket = connection
         return connection
 
     def _receive(self, connection: socket.socket) -> Frame:
@@ -107,8 +111,7 @@ class LineDecoder:
     def close(self) -> None:
         """Frees the connection and the JVM's thread."""
         self._closed = True
-        with suppress(OSError):
-            self._disconnect()
+        self._disconnect()
 
 
 def _filled(connection: socket.socket, size: int) -> pa.Buffer:

@@ -120,7 +120,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
           lines = Some(new JsonLines(schema, longestLine, memory))
           wire.writeDone()
         }
-      case Header(Kind.Lines, _, length) => reporting(lines.get.answer(length, wire))
+      case Header(Kind.Lines, _, length) if lines.isDefined => reporting(lines.get.answer(length, wire))
       case Header(Kind.Cancel, other, _) => Option(connections.get(other)).foreach(_.interrupt())
       case header => runner match {
           case Some(planned) => run(planned, header)
