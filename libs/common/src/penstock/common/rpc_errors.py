@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -69,7 +71,8 @@ def encode_error(error: PenstockError) -> bytes:
 
 def remote_error(error: grpc.aio.AioRpcError) -> PenstockError:
     """What a failed call says: the peer's own error, else what became of the call."""
-    for key, value in error.trailing_metadata() or ():
+    trailing: Iterable[tuple[str, str | bytes]] = cast(Any, error.trailing_metadata()) or ()
+    for key, value in trailing:
         if key == DETAIL_KEY and isinstance(value, bytes):
             try:
                 return _decode_error(ErrorDetail.FromString(value))
@@ -84,10 +87,10 @@ def _shared_class(kind: type[PenstockError]) -> type[PenstockError]:
 
 
 def _decode_error(detail: ErrorDetail) -> PenstockError:
-    named = getattr(errors, detail.kind, None)
+    named: Any = getattr(errors, detail.kind, None)
     known = inspect.isclass(named) and issubclass(named, PenstockError) and named is not PenstockError
-    kind = named if known else _BRANCH_OF_DOMAIN.get(detail.domain, InternalError)
-    error: PenstockError = kind(detail.message, hint=detail.hint or None)
+    kind: type[PenstockError] = named if known else _BRANCH_OF_DOMAIN.get(detail.domain, InternalError)
+    error = kind(detail.message, hint=detail.hint or None)
     # A leaf that this side does not know may differ from its class in this.
     vars(error)["retry"] = RetryHint(detail.retry)
     return error
