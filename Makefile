@@ -57,9 +57,8 @@ proto: setup ## generate code from proto/
 web: setup ## build the console
 	@echo "there is no console yet" >&2; exit 1
 
-bench: setup ## measure the engine against plain PySpark: make bench ARGS=--quick
-	@$(BIN)/python benchmarks/engine.py $(ARGS)
-	@$(BIN)/python benchmarks/startup.py $(ARGS)
+bench: setup ## measure everything against its peers: make bench ARGS=--quick
+	@for benchmark in engine startup formats stateless latency; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
 
 lock: ## resolve all dependencies anew into requirements.lock
 	@$(UV) lock --upgrade -q
