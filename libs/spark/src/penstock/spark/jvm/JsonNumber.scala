@@ -47,9 +47,14 @@ final class JsonNumber {
       real = if (negative) -value else value
       return p
     }
+    val size = if (digits <= 18 && mantissa != 0) JsonDouble.of(mantissa, exponent) else Double.NaN
+    if (!java.lang.Double.isNaN(size)) {
+      real = if (negative) -size else size
+      return p
+    }
     real = java.lang.Double.parseDouble(text(p))
-    val size = Math.abs(real)
-    if (size >= java.lang.Double.MIN_NORMAL && size <= java.lang.Double.MAX_VALUE) p else No
+    val parsed = Math.abs(real)
+    if (parsed >= java.lang.Double.MIN_NORMAL && parsed <= java.lang.Double.MAX_VALUE) p else No
   }
 
   /** A number of single precision into `single`, rounded once. */
