@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
-from penstock.common.ids import JobId
+from penstock.common.ids import Generation, JobId
 from penstock.controller.output import OutputBuffer, OutputData, Outputs
 
 
@@ -13,10 +14,13 @@ def rows(number: int, count: int = 1, size: int = 10) -> OutputData:
     return OutputData("results", 0, count, f"{number}".encode().ljust(size))
 
 
+SEQUENCE = count(1)
+
+
 async def put_all(buffer: OutputBuffer, *data: OutputData) -> None:
     async with asyncio.timeout(1):
         for each in data:
-            await buffer.put(each)
+            await buffer.put(each, Generation(1), next(SEQUENCE))
 
 
 async def rest(reader: AsyncIterator[OutputData]) -> list[OutputData]:
@@ -32,6 +36,14 @@ async def test_a_reader_gets_what_is_kept_then_what_comes_and_ends_with_the_job(
     await put_all(buffer, rows(3))
     buffer.close()
     assert await rest(reader) == [rows(2), rows(3)]
+
+
+async def test_what_is_sent_again_is_there_once_until_the_job_is_restarted() -> None:
+    buffer = OutputBuffer(10, 1000)
+    for generation, sequence in ((1, 1), (1, 1), (1, 2), (1, 1), (2, 1), (2, 1)):
+        await buffer.put(rows(sequence), Generation(generation), sequence)
+    buffer.close()
+    assert await rest(buffer.read()) == [rows(1), rows(2), rows(1)]
 
 
 @pytest.mark.parametrize("buffer", [OutputBuffer(2, 1000), OutputBuffer(100, 20)])

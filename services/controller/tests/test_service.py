@@ -53,6 +53,13 @@ async def reaches(desired: Desired, job: JobId, state: JobState, within_seconds:
         raise AssertionError(f"{await desired.status(job)} after {await desired.path(job)}") from None
 
 
+async def all_end(workers: FakeWorkers) -> None:
+    async def ended() -> bool:
+        return not workers.alive
+
+    await eventually(ended)
+
+
 @asynccontextmanager
 async def stub_of(serving: Serving) -> AsyncIterator[ControllerServiceAsyncStub]:
     async with connect(f"127.0.0.1:{serving.rpc_port}", rpc_settings()) as channel:
@@ -75,7 +82,7 @@ async def test_a_job_runs_and_finishes(desired: Desired, controller: Serving, wo
     status = await desired.status(job)
     assert (status["generation"], status["parallelism"], status["tasks"]) == (1, 2, 4)
     assert status["started_at"] <= status["finished_at"]
-    assert not workers.alive
+    await all_end(workers)
 
 
 async def test_metrics_are_answered_after_the_job_finished(
@@ -135,7 +142,7 @@ async def test_a_graceful_stop_can_be_made_a_forced_one(
     await reaches(desired, job, JobState.STOPPING)
     await desired.update(job, stop_mode="force")
     await reaches(desired, job, JobState.STOPPED)
-    assert not workers.alive
+    await all_end(workers)
 
 
 async def test_a_mistake_of_the_user_fails_the_job_and_a_restart_runs_it_again(
@@ -150,7 +157,7 @@ async def test_a_mistake_of_the_user_fails_the_job_and_a_restart_runs_it_again(
     assert status["error_domain"] == "user"
     (event,) = await desired.events(job, "error")
     assert (event["node_key"], event["subtask"], event["message"]) == ("in", 0, "line 3 is not JSON")
-    assert not workers.alive
+    await all_end(workers)
     await desired.update(job, restart_nonce=1)
     await reaches(desired, job, JobState.RUNNING)
     assert (await desired.status(job))["error_message"] is None

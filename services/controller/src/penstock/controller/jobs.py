@@ -246,10 +246,10 @@ class Jobs:
 
     # What users look at
 
-    async def send_output(self, owner: TaskOwner, data: OutputData) -> None:
+    async def send_output(self, owner: TaskOwner, data: OutputData, sequence: int) -> None:
         """Returns when there is room for more."""
         self._find(owner)
-        await self._outputs.of(owner.job_id).put(data)
+        await self._outputs.of(owner.job_id).put(data, owner.generation, sequence)
 
     async def read_output(self, job: JobId) -> AsyncIterator[OutputData]:
         """The preview rows of a job, until it has ended; those of one that ended are kept for a while."""

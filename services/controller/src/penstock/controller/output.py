@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from penstock.common.ids import JobId
+from penstock.common.ids import Generation, JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class OutputBuffer:
         self._bytes = 0
         self._readers: set[_Reader] = set()
         self._dropped: Counter[tuple[str, int]] = Counter()
+        self._generation = Generation(0)
+        self._sequences: dict[tuple[str, int], int] = {}
         self._closed = False
         self._changed = asyncio.Event()
 
@@ -51,10 +53,16 @@ class OutputBuffer:
         """The rows that nobody was there to see, by table and subtask."""
         return self._dropped
 
-    async def put(self, data: OutputData) -> None:
-        """Add rows, once there is room for them; what is larger than the whole buffer goes in alone."""
-        while not self._make_room(data):
+    async def put(self, data: OutputData, generation: Generation, sequence: int) -> None:
+        """Add rows, once there is room for them; what is larger than the whole buffer goes in alone.
+
+        What a subtask sends again, since it heard no answer, is there once.
+        """
+        while not self._is_known(data, generation, sequence) and not self._make_room(data):
             await self._changed.wait()
+        if self._is_known(data, generation, sequence):
+            return
+        self._sequences[data.table, data.subtask] = sequence
         self._kept.append(data)
         self._rows += data.rows
         self._bytes += len(data.lines)
@@ -87,6 +95,12 @@ class OutputBuffer:
         finally:
             self._readers.discard(reader)
             self._notify()
+
+    def _is_known(self, data: OutputData, generation: Generation, sequence: int) -> bool:
+        if generation != self._generation:
+            self._generation = generation
+            self._sequences.clear()
+        return sequence <= self._sequences.get((data.table, data.subtask), 0)
 
     def _make_room(self, data: OutputData) -> bool:
         while self._kept and not self._fits(data):

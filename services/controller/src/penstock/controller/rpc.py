@@ -81,7 +81,8 @@ class ControllerRpc(ControllerServiceServicer):
 
     async def SendSinkData(self, request: proto.SendSinkDataRequest, context: Context) -> proto.SendSinkDataResponse:
         data = request.data
-        await self._jobs.send_output(_owner(request.job), OutputData(data.table, data.subtask, data.rows, data.lines))
+        output = OutputData(data.table, data.subtask, data.rows, data.lines)
+        await self._jobs.send_output(_owner(request.job), output, request.sequence)
         return proto.SendSinkDataResponse()
 
     async def SubscribeToOutput(

@@ -169,6 +169,7 @@ class FakeWorker:
         self._controller = controller
         self._settings = rpc_settings()
         self._finished: set[TaskId] = set()
+        self._sent = 0
         self._beats: asyncio.Task[None] | None = None
         self._works: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
@@ -252,9 +253,10 @@ class FakeWorker:
 
     async def send_rows(self, lines: bytes, rows: int) -> None:
         data = controller_pb2.OutputData(table="results", subtask=0, rows=rows, lines=lines)
+        self._sent += 1
         async with calling(self._settings):
             await self.stub.SendSinkData(
-                controller_pb2.SendSinkDataRequest(worker_id=self.id, job=self.owner, data=data)
+                controller_pb2.SendSinkDataRequest(worker_id=self.id, job=self.owner, data=data, sequence=self._sent)
             )
 
     async def finish(self, *, rows: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -75,6 +76,7 @@ class ControllerReporter:
         self._worker = worker
         self._job = job.to_proto()
         self._reports: asyncio.Queue[tuple[str, _Call]] = asyncio.Queue()
+        self._sent: Counter[tuple[str, int]] = Counter()
 
     def task_started(self, task: TaskId) -> None:
         request = proto.TaskStartedRequest(worker_id=self._worker, job=self._job, task=_task(task))
@@ -102,7 +104,9 @@ class ControllerReporter:
 
     async def send_output(self, rows: OutputRows) -> None:
         data = proto.OutputData(table=rows.table, subtask=rows.subtask, rows=rows.rows, lines=rows.lines)
-        request = proto.SendSinkDataRequest(worker_id=self._worker, job=self._job, data=data)
+        self._sent[rows.table, rows.subtask] += 1
+        sequence = self._sent[rows.table, rows.subtask]
+        request = proto.SendSinkDataRequest(worker_id=self._worker, job=self._job, data=data, sequence=sequence)
         await self._deliver("send_output", lambda: self._controller.SendSinkData(request))
 
     async def run(self) -> None:

@@ -486,7 +486,10 @@ class SendSinkDataRequest(_message.Message):
     WORKER_ID_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
+    sequence: _builtins.int
+    """1, 2, 3, … of a table's subtask: what comes again is not shown again"""
     @_builtins.property
     def job(self) -> Global___TaskOwner: ...
     @_builtins.property
@@ -497,10 +500,11 @@ class SendSinkDataRequest(_message.Message):
         worker_id: _builtins.str = ...,
         job: Global___TaskOwner | None = ...,
         data: Global___OutputData | None = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "job", b"job", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "job", b"job", "sequence", b"sequence", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
