@@ -214,7 +214,8 @@ class Engine:
 
 
 async def _exercise(engine: Engine) -> None:
-    """Uses what a first fragment uses, so that the class cache holds it."""
+    """Uses what a first query and its fragments use, so that the class cache holds it."""
+    await engine.functions()
     schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
     batch = pa.RecordBatch.from_pylist([{"k": i % 7, "v": i / 3, "s": str(i), "t": i} for i in range(1000)], schema)
     queries = [
@@ -224,6 +225,7 @@ async def _exercise(engine: Engine) -> None:
     ]
     specs = [FragmentSpec(sql, {"a": schema, "b": schema}, None, ("k",), 2) for sql in queries]
     for spec in specs:
+        await engine.analyse(spec.sql, spec.inputs)
         async with await engine.plan(spec) as fragment:
             for _ in range(20):
                 await fragment.run(batch, batch)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from penstock.connectors.base import LineParsers, ParsedLines
+from penstock.connectors.formats.base64 import decode_column
 from penstock.connectors.formats.json_encoder import JsonEncoder, TimestampFormat
 from penstock.connectors.formats.json_line import BadLine, Path, RowReader, TooDeep, is_json, times_of
 from penstock.connectors.formats.lines import Lines, Mask, Positions
@@ -227,7 +227,7 @@ class JsonDecoder:
             if table.num_rows != count:
                 raise _Refused
             arrays = [_converted(table.column(c.name).combine_chunks(), c.type) for c in self._schema]
-        except (pa.ArrowInvalid, pl.exceptions.PolarsError) as error:
+        except pa.ArrowInvalid as error:
             match = _ROW.search(str(error))
             raise _Refused(int(match[1]) if match else None) from None
         return _batch(arrays, self._schema, count)
@@ -284,7 +284,7 @@ def _converted(array: Any, kind: pa.DataType) -> Any:
     if pa.types.is_time(kind):
         return times_of(array)
     if _is_binary(kind):
-        return pl.Series(array).str.decode("base64", strict=True).to_arrow().cast(kind)
+        return decode_column(array, kind)
     return array.cast(kind)
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from penstock.connectors.base import TIMESTAMP_COLUMN
 from penstock.connectors.errors import UnsupportedType
+from penstock.connectors.formats.base64 import encode_column
 from penstock.connectors.formats.json_line import is_json
 
 TimestampFormat = Literal["rfc3339", "unix_millis"]
@@ -132,9 +133,7 @@ def _scalar_text(array: Any, column: pa.Field) -> _Text:
     if kind == pa.time64("us"):
         return _Text(_with_fraction(array, _clock_seconds), quoted=True)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        import polars as pl  # here: few tables have binary columns, and it takes long to import
-
-        return _Text(pl.Series(array).bin.encode("base64").to_arrow().cast(pa.string()), quoted=True)
+        return _Text(encode_column(array), quoted=True)
     raise UnsupportedType(f"column {column.name}: JSON cannot hold {kind}")
 
 
