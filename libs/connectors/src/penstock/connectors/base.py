@@ -135,7 +135,7 @@ ParsedLines: TypeAlias = tuple[pa.RecordBatch, int, npt.NDArray[np.int32]]
 class LineParser(Protocol):
     """Decodes blocks of JSON lines fast. It may leave any line, but what it takes means what `json_line` says."""
 
-    def decode(self, block: bytes) -> ParsedLines:
+    def decode(self, block: bytes | memoryview) -> ParsedLines:
         """The rows of a block of complete lines. Blocks its thread, which is not the event loop's."""
         ...
 

@@ -25,7 +25,9 @@ class FileSink:
         self._append = append
         self._file: int | None = None
         self._opening = threading.Lock()
-        self._work: OrderedWork[pa.RecordBatch, bytes] = OrderedWork(self._encoder.encode, self._put, _IN_FLIGHT)
+        self._work: OrderedWork[pa.RecordBatch, list[memoryview]] = OrderedWork(
+            self._encoder.encode_pieces, self._put, _IN_FLIGHT
+        )
 
     async def write(self, batch: pa.RecordBatch) -> None:
         await self._ensure_open()
@@ -57,11 +59,11 @@ class FileSink:
         except OSError as error:
             raise file_error(self._path, error) from error
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, pieces: list[memoryview]) -> None:
         assert self._file is not None
-        view = memoryview(data)
         try:
-            while view:
-                view = view[os.write(self._file, view) :]
+            for piece in pieces:
+                while piece:
+                    piece = piece[os.write(self._file, piece) :]
         except OSError as error:
             raise file_error(self._path, error) from error

@@ -79,7 +79,7 @@ class FileSource:
                 rejected: tuple[Rejected, ...] = (Rejected(first_line, self._decoder.too_long, head),)
                 self._lines_read += 1
             case Block(_, data):
-                if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
+                if offset == 0 and bytes(data[: len(_BYTE_ORDER_MARK)]) == _BYTE_ORDER_MARK:
                     offset, data = len(_BYTE_ORDER_MARK), data[len(_BYTE_ORDER_MARK) :]
                 decoded = self._decoder.decode(data, first_line)
                 rejected = decoded.rejected

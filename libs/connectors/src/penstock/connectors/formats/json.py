@@ -62,13 +62,13 @@ class Decoded:
     rejected: tuple[Rejected, ...]
     line_count: int
     """Empty lines included, which are neither rows nor refused."""
-    block: bytes
+    block: bytes | memoryview
     first_line: int
 
     @property
     def row_offsets(self) -> Positions:
         """Of each row the position of its line in the block, in bytes."""
-        offsets: Positions = Lines.split(self.block).starts[self.row_lines - self.first_line]
+        offsets: Positions = Lines.split(bytes(self.block)).starts[self.row_lines - self.first_line]
         return offsets
 
 
@@ -104,12 +104,12 @@ class JsonDecoder:
         parser = parsers.line_decoder(schema, max_line_bytes) if parsers is not None and self._vectorised else None
         self._parser = None if parser is None else BlockParser(parser)
 
-    def decode(self, data: bytes, first_line: int = 1) -> Decoded:
+    def decode(self, data: bytes | memoryview, first_line: int = 1) -> Decoded:
         """The rows of a block, and the lines that are none."""
         parsed = None if self._parser is None else self._parser.parse(data)
         if parsed is not None:
             return self._complete(data, parsed, first_line)
-        lines, outcome = Lines.split(data), _Outcome()
+        lines, outcome = Lines.split(bytes(data)), _Outcome()
         too_long = lines.lengths() > self._max_line_bytes
         odd = lines.odd() & ~too_long
         self._decode_together(lines, np.flatnonzero(lines.filled() & ~odd & ~too_long), outcome)
@@ -122,13 +122,13 @@ class JsonDecoder:
         if self._parser is not None:
             self._parser.close()
 
-    def _complete(self, data: bytes, parsed: ParsedLines, first_line: int) -> Decoded:
+    def _complete(self, data: bytes | memoryview, parsed: ParsedLines, first_line: int) -> Decoded:
         """What a parser found, with the lines that it left."""
         rows, line_count, left = parsed
         indexes, odd = np.arange(line_count), left.astype(np.int64)
         if not len(odd):
             return Decoded(rows, indexes + first_line, (), line_count, data, first_line)
-        lines, outcome = Lines.split(data), _Outcome([(np.delete(indexes, odd), rows)])
+        lines, outcome = Lines.split(bytes(data)), _Outcome([(np.delete(indexes, odd), rows)])
         too_long = lines.lengths()[odd] > self._max_line_bytes
         self._decode_each(lines, odd[~too_long], outcome)
         outcome.rejected += [(int(index), self.too_long) for index in odd[too_long]]

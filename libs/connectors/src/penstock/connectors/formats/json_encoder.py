@@ -52,16 +52,20 @@ class JsonEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The rows as complete lines."""
+        return b"".join(self.encode_pieces(batch))
+
+    def encode_pieces(self, batch: pa.RecordBatch) -> list[memoryview]:
+        """The rows as complete lines, in pieces of the memory that they were made in."""
         if batch.nbytes > _MOST_BYTES and batch.num_rows > 1:
             middle = batch.num_rows // 2
-            return self.encode(batch.slice(0, middle)) + self.encode(batch.slice(middle))
+            return [*self.encode_pieces(batch.slice(0, middle)), *self.encode_pieces(batch.slice(middle))]
         members = [(column, batch.column(index)) for index, column in self._columns]
         text = self._object(members, batch.num_rows, end="}\n")
         if not len(text):
-            return b""
+            return []
         _, offsets, data = text.buffers()
         bounds = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
-        return memoryview(data)[bounds[0] : bounds[1]].tobytes()
+        return [memoryview(data)[bounds[0] : bounds[1]]]
 
     def _object(self, members: list[tuple[pa.Field, Any]], count: int, end: str) -> Any:
         parts: list[Any] = []

@@ -17,7 +17,7 @@ class Block:
     """Complete lines; the last one of a file may lack its newline."""
 
     offset: int
-    data: bytes
+    data: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +40,28 @@ class Limits:
 def read_blocks(file: BinaryIO, start: int, end: int, limits: Limits) -> Iterator[Block | LongLine]:
     """The lines that begin from `start` on and before `end`."""
     offset = start if start == 0 else _skip_line(file, start - 1)
-    file.seek(offset)
-    rest = b""
+    size = limits.block_bytes
     while offset < end:
-        room = max(min(max(limits.block_bytes, len(rest)), end - offset - len(rest)), 0)
+        # What is behind the last newline is read again with the next block, which costs less than joining the two.
+        file.seek(offset)
+        room = min(size, end - offset)
         data = file.read(room)
-        block = rest + data
-        if (len(data) < room or offset + len(block) >= end) and not block.endswith(b"\n"):
+        if (len(data) < room or offset + len(data) >= end) and not data.endswith(b"\n"):
             tail = file.readline(limits.line_bytes + 2)  # the last line of the range, which ends behind it
-            block += tail
+            data += tail
             if not tail.endswith(b"\n") and len(tail) < limits.line_bytes + 2:
-                if block:
-                    yield Block(offset, block)
+                if data:
+                    yield Block(offset, memoryview(data))
                 return
-        newline = block.rfind(b"\n")
+        newline = data.rfind(b"\n")
         if newline >= 0:
-            yield Block(offset, block[: newline + 1])
-            offset, rest = offset + newline + 1, block[newline + 1 :]
-        elif len(block) > limits.line_bytes:
-            yield LongLine(offset, block[: limits.head_bytes])
-            offset, rest = _skip_line(file, offset + len(block)), b""
-            file.seek(offset)
+            yield Block(offset, memoryview(data)[: newline + 1])
+            offset, size = offset + newline + 1, limits.block_bytes
+        elif len(data) > limits.line_bytes:
+            yield LongLine(offset, data[: limits.head_bytes])
+            offset, size = _skip_line(file, offset + len(data)), limits.block_bytes
         else:
-            rest = block
+            size *= 2
 
 
 def count_lines(file: BinaryIO, end: int) -> int:

@@ -20,7 +20,7 @@ class BlockParser:
         self._parser = parser
         self._pause = 0
 
-    def parse(self, data: bytes) -> ParsedLines | None:
+    def parse(self, data: bytes | memoryview) -> ParsedLines | None:
         """The rows that the parser found in a block; None when it is to be read in another way."""
         if not data or len(data) > _LARGEST_BLOCK:
             return None
