@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.common.testing import eventually
+from penstock.connectors.base import LineParser, LineParsers, ParsedLines
 from penstock.connectors.formats.json import JsonDecoder
 from penstock.connectors.formats.json_line import JSON_METADATA, BadLine, RowReader
 from penstock.connectors.single_file import SingleFile
-from penstock.connectors.testing import rows_of, table_spec
+from penstock.connectors.testing import batches_of, rows_of, table_spec
 from penstock.spark import DecodedLines, Engine, EngineLost
 from penstock.spark.testing import spark_settings
 
@@ -400,3 +401,84 @@ async def test_a_block_of_odd_lines_is_read_without_the_parser(engine: Engine) -
     for block in (b'{"a":1.0}\n' * 100, b'{"a":1}\n' * 100):
         assert decoder.decode(block).rows.column(0).to_pylist() == [1] * 100
     decoder.close()
+
+
+PLACED = SCHEMA.append(pa.field("line", pa.int64())).append(pa.field("place", pa.int64()))
+
+
+async def read_file(path: Path, lines: LineParsers | None, parallelism: int = 1) -> tuple[list[Any], list[Any]]:
+    """All rows of a file, and what was refused of it, whoever reads it."""
+    rows: list[Any] = []
+    refused: list[Any] = []
+    options = {"path": str(path), "bad_data": "dead_letter", "dead_letter": "bad"}
+    for subtask in range(parallelism):
+        spec = table_spec(
+            PLACED,
+            options,
+            metadata={"line": "line", "place": "offset"},
+            subtask=subtask,
+            parallelism=parallelism,
+            lines=lines,
+        )
+        async for batch in batches_of(SingleFile().open_source(spec)):
+            rows += batch.rows.drop_columns(["_timestamp"]).to_pylist()
+            if batch.dead_letters is not None:
+                refused += batch.dead_letters.drop_columns(["_timestamp"]).to_pylist()
+    return rows, refused
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+async def test_a_file_that_the_engine_reads_has_the_same_rows_and_places(
+    engine: Engine, tmp_path: Path, mark: bytes
+) -> None:
+    chance = random.Random(2)
+    source = valid_lines(chance)
+    lines = [mutated(next(source), chance) if chance.random() < 0.01 else next(source) for _ in range(8000)]
+    path = tmp_path / "rows.json"
+    path.write_bytes(mark + b"\n".join(lines))
+    wanted = await read_file(path, None)
+    assert wanted[1]
+    for parallelism in (1, 3):
+        assert await read_file(path, engine, parallelism) == wanted
+
+
+async def test_a_file_that_was_removed_while_it_is_read_is_read_to_its_end(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(b'{"a":1}\n' * 200_000)
+    source = SingleFile().open_source(table_spec(column(pa.int64()), {"path": str(path)}, lines=engine))
+    first = await source.read()
+    assert first is not None
+    path.unlink()
+    rest = [batch.rows.num_rows async for batch in batches_of(source)]
+    assert first.rows.num_rows + sum(rest) == 200_000
+
+
+async def test_blocks_are_sent_to_a_parser_that_cannot_open_the_file(engine: Engine, tmp_path: Path) -> None:
+    class Blind:
+        def __init__(self, inner: LineParser) -> None:
+            self._inner = inner
+            self.asked = 0
+
+        def decode(self, block: bytes | memoryview) -> ParsedLines:
+            return self._inner.decode(block)
+
+        def decode_file(self, path: str, offset: int, length: int) -> ParsedLines:
+            self.asked += 1
+            return self._inner.decode_file("/proc/self/nothing", offset, length)
+
+        def close(self) -> None:
+            self._inner.close()
+
+    class Parsers:
+        def line_decoder(self, schema: pa.Schema, max_line_bytes: int) -> LineParser | None:
+            inner = engine.line_decoder(schema, max_line_bytes)
+            assert inner is not None
+            blinds.append(Blind(inner))
+            return blinds[-1]
+
+    blinds: list[Blind] = []
+    path = tmp_path / "rows.json"
+    path.write_bytes(b'{"a":1}\n' * 200_000)
+    source = SingleFile().open_source(table_spec(column(pa.int64()), {"path": str(path)}, lines=Parsers()))
+    assert (await rows_of(source)).num_rows == 200_000
+    assert [blind.asked for blind in blinds] == [1]

@@ -7,11 +7,11 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.formats.line_blocks import Block, Limits, LongLine, count_lines, read_blocks
+from penstock.connectors.formats.line_blocks import FileBlock, Limits, LongLine, count_lines, find_blocks
 
 
-def read_range(data: bytes, start: int, end: int, limits: Limits) -> list[Block | LongLine]:
-    return list(read_blocks(io.BytesIO(data), start, end, limits))
+def read_range(data: bytes, start: int, end: int, limits: Limits) -> list[FileBlock | LongLine]:
+    return list(find_blocks(io.BytesIO(data), start, end, limits))
 
 
 @given(
@@ -26,10 +26,11 @@ def test_ranges_have_all_lines_once_in_whole_blocks(lines: list[bytes], ended: b
     for index in range(ranges):
         start, end = len(data) * index // ranges, len(data) * (index + 1) // ranges
         for block in read_range(data, start, end, Limits(size, 100, 10)):
-            assert isinstance(block, Block)
-            assert data[block.offset : block.offset + len(block.data)] == block.data
-            assert bytes(block.data[-1:]) == b"\n" or block.offset + len(block.data) == len(data)
-            found.append(bytes(block.data))
+            assert isinstance(block, FileBlock)
+            content = block.read()
+            assert data[block.offset : block.offset + len(block)] == content
+            assert content.endswith(b"\n") or block.offset + len(block) == len(data)
+            found.append(content)
     assert b"".join(found) == data
 
 
@@ -42,8 +43,8 @@ def test_a_line_over_the_limit_is_cut_and_its_neighbours_survive(lengths: list[i
         start, end = len(data) * index // ranges, len(data) * (index + 1) // ranges
         for block in read_range(data, start, end, Limits(size, 20, 5)):
             match block:
-                case Block(_, content):
-                    kept += bytes(content).splitlines()
+                case FileBlock():
+                    kept += block.read().splitlines()
                 case LongLine(offset, head):
                     assert len(head) == 5
                     assert data[offset : offset + 5] == head
@@ -68,7 +69,7 @@ def test_memory_is_bounded_for_a_line_without_end() -> None:
             return data
 
     file = Endless()
-    [line] = read_blocks(file, 0, 10_000_000, Limits(1000, 5000, 10))  # type: ignore[arg-type]
+    [line] = find_blocks(file, 0, 10_000_000, Limits(1000, 5000, 10))  # type: ignore[arg-type]
     assert line == LongLine(0, b"x" * 10)
     assert file.largest <= 1024 * 1024
 

@@ -139,6 +139,10 @@ class LineParser(Protocol):
         """The rows of a block of complete lines. Blocks its thread, which is not the event loop's."""
         ...
 
+    def decode_file(self, path: str, offset: int, length: int) -> ParsedLines:
+        """The same of a block that is in a file, which the parser reads itself."""
+        ...
+
     def close(self) -> None:
         """Gives back what the parser holds."""
         ...

@@ -15,7 +15,7 @@ from penstock.connectors.ahead import ReadAhead
 from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE, DecodeOptions, SourceBatch, TableSpec
 from penstock.connectors.files import file_error
 from penstock.connectors.formats.json import MAX_PAYLOAD_BYTES, Decoded, JsonDecoder, Rejected
-from penstock.connectors.formats.line_blocks import Block, Limits, LongLine, count_lines, read_blocks
+from penstock.connectors.formats.line_blocks import FileBlock, Limits, LongLine, count_lines, find_blocks
 from penstock.connectors.instants import now_microseconds
 from penstock.connectors.rejects import BadPayload, dead_letters
 
@@ -38,7 +38,7 @@ class FileSource:
         decoded = [f for f in spec.schema if f.name != TIMESTAMP_COLUMN and f.name not in spec.metadata]
         self._decoder = JsonDecoder(pa.schema(decoded), max_line_bytes=options.max_line_bytes, parsers=spec.lines)
         self._resources = ExitStack()
-        self._blocks: Iterator[Block | LongLine] | None = None
+        self._blocks: Iterator[FileBlock | LongLine] | None = None
         self._first_offset: int | None = None
         self._lines_before: int | None = None
         self._lines_read = 0
@@ -61,15 +61,15 @@ class FileSource:
         except OSError as error:
             raise file_error(self._path, error) from error
 
-    def _open(self) -> Iterator[Block | LongLine]:
+    def _open(self) -> Iterator[FileBlock | LongLine]:
         file = self._resources.enter_context(Path(self._path).open("rb"))  # noqa: SIM115 - closed with the source
         size = os.fstat(file.fileno()).st_size
         subtask, parallelism = self._spec.subtask, self._spec.parallelism
         start, end = size * subtask // parallelism, size * (subtask + 1) // parallelism
         block_bytes = min(max(self._spec.batch_rows * _GUESSED_ROW_BYTES, _SMALLEST_BLOCK), _LARGEST_BLOCK)
-        return read_blocks(file, start, end, Limits(block_bytes, self._options.max_line_bytes, MAX_PAYLOAD_BYTES))
+        return find_blocks(file, start, end, Limits(block_bytes, self._options.max_line_bytes, MAX_PAYLOAD_BYTES))
 
-    def _decode(self, block: Block | LongLine) -> SourceBatch:
+    def _decode(self, block: FileBlock | LongLine) -> SourceBatch:
         if self._first_offset is None:
             self._first_offset = block.offset
         offset, first_line = block.offset, self._lines_read
@@ -78,10 +78,11 @@ class FileSource:
                 decoded = self._decoder.decode(b"")
                 rejected: tuple[Rejected, ...] = (Rejected(first_line, self._decoder.too_long, head),)
                 self._lines_read += 1
-            case Block(_, data):
-                if offset == 0 and bytes(data[: len(_BYTE_ORDER_MARK)]) == _BYTE_ORDER_MARK:
-                    offset, data = len(_BYTE_ORDER_MARK), data[len(_BYTE_ORDER_MARK) :]
-                decoded = self._decoder.decode(data, first_line)
+            case FileBlock(file):
+                if offset == 0 and FileBlock(file, 0, len(_BYTE_ORDER_MARK)).read() == _BYTE_ORDER_MARK:
+                    block = block.behind(len(_BYTE_ORDER_MARK))
+                    offset = block.offset
+                decoded = self._decoder.decode(block, first_line)
                 rejected = decoded.rejected
                 self._lines_read += decoded.line_count
         refused = [BadPayload(self._position(bad.line), bad.reason, bad.payload) for bad in rejected]

@@ -14,7 +14,7 @@ from pyarrow import types
 from penstock.common.errors import PenstockError
 from penstock.spark import failures
 from penstock.spark.errors import FragmentClosed
-from penstock.spark.wire import FRAME_HEADER, SOCKET_BYTES, Frame, Kind, header
+from penstock.spark.wire import FRAME_HEADER, SOCKET_BYTES, Frame, Kind, header, json_frame
 
 _LONGEST_LINE: Final = (1 << 31) - 1
 _LEAST_UNESCAPED: Final = " "  # what comes before it in Unicode has to be escaped in JSON
@@ -69,11 +69,18 @@ class LineDecoder:
 
     def decode(self, block: bytes | memoryview) -> DecodedLines:
         """The rows of a block of complete lines; a longer line than the limit is odd."""
+        return self._ask(header(Kind.LINES, 0, memoryview(block).nbytes), block)
+
+    def decode_file(self, path: str, offset: int, length: int) -> DecodedLines:
+        """The rows of a block of complete lines that the JVM reads from a file itself."""
+        return self._ask(json_frame(Kind.FILE_LINES, {"path": path, "offset": offset, "length": length}), b"")
+
+    def _ask(self, question: bytes, block: bytes | memoryview) -> DecodedLines:
         if self._closed:
             raise FragmentClosed("the decoder of lines is closed")
         try:
             connection = self._socket or self._connect()
-            connection.sendall(header(Kind.LINES, 0, memoryview(block).nbytes))
+            connection.sendall(question)
             connection.sendall(block)
             rows = pa.ipc.read_record_batch(self._receive(connection).payload, self._schema)
             lines = np.frombuffer(self._receive(connection).payload, np.int32)

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     FUNCTIONS = 10
     DECODE = 11
     LINES = 12
+    FILE_LINES = 13
     OUTPUT_SCHEMA = 16
     DONE = 17
     FAILED = 18

@@ -21,6 +21,7 @@ from penstock.connectors.base import LineParsers, ParsedLines
 from penstock.connectors.formats.base64 import decode_column
 from penstock.connectors.formats.json_encoder import JsonEncoder, TimestampFormat
 from penstock.connectors.formats.json_line import BadLine, Path, RowReader, TooDeep, is_json, times_of
+from penstock.connectors.formats.line_blocks import FileBlock
 from penstock.connectors.formats.lines import Lines, Mask, Positions
 from penstock.connectors.formats.parsed import BlockParser
 
@@ -62,13 +63,13 @@ class Decoded:
     rejected: tuple[Rejected, ...]
     line_count: int
     """Empty lines included, which are neither rows nor refused."""
-    block: bytes | memoryview
+    block: bytes | FileBlock
     first_line: int
 
     @property
     def row_offsets(self) -> Positions:
         """Of each row the position of its line in the block, in bytes."""
-        offsets: Positions = Lines.split(bytes(self.block)).starts[self.row_lines - self.first_line]
+        offsets: Positions = Lines.split(_content(self.block)).starts[self.row_lines - self.first_line]
         return offsets
 
 
@@ -104,12 +105,12 @@ class JsonDecoder:
         parser = parsers.line_decoder(schema, max_line_bytes) if parsers is not None and self._vectorised else None
         self._parser = None if parser is None else BlockParser(parser)
 
-    def decode(self, data: bytes | memoryview, first_line: int = 1) -> Decoded:
+    def decode(self, block: bytes | FileBlock, first_line: int = 1) -> Decoded:
         """The rows of a block, and the lines that are none."""
-        parsed = None if self._parser is None else self._parser.parse(data)
+        parsed = None if self._parser is None else self._parser.parse(block)
         if parsed is not None:
-            return self._complete(data, parsed, first_line)
-        lines, outcome = Lines.split(bytes(data)), _Outcome()
+            return self._complete(block, parsed, first_line)
+        lines, outcome = Lines.split(_content(block)), _Outcome()
         too_long = lines.lengths() > self._max_line_bytes
         odd = lines.odd() & ~too_long
         self._decode_together(lines, np.flatnonzero(lines.filled() & ~odd & ~too_long), outcome)
@@ -122,13 +123,13 @@ class JsonDecoder:
         if self._parser is not None:
             self._parser.close()
 
-    def _complete(self, data: bytes | memoryview, parsed: ParsedLines, first_line: int) -> Decoded:
+    def _complete(self, block: bytes | FileBlock, parsed: ParsedLines, first_line: int) -> Decoded:
         """What a parser found, with the lines that it left."""
         rows, line_count, left = parsed
         indexes, odd = np.arange(line_count), left.astype(np.int64)
         if not len(odd):
-            return Decoded(rows, indexes + first_line, (), line_count, data, first_line)
-        lines, outcome = Lines.split(bytes(data)), _Outcome([(np.delete(indexes, odd), rows)])
+            return Decoded(rows, indexes + first_line, (), line_count, block, first_line)
+        lines, outcome = Lines.split(_content(block)), _Outcome([(np.delete(indexes, odd), rows)])
         too_long = lines.lengths()[odd] > self._max_line_bytes
         self._decode_each(lines, odd[~too_long], outcome)
         outcome.rejected += [(int(index), self.too_long) for index in odd[too_long]]
@@ -231,6 +232,10 @@ class JsonDecoder:
             match = _ROW.search(str(error))
             raise _Refused(int(match[1]) if match else None) from None
         return _batch(arrays, self._schema, count)
+
+
+def _content(block: bytes | FileBlock) -> bytes:
+    return block if isinstance(block, bytes) else block.read()
 
 
 def _batch(arrays: list[Any], schema: pa.Schema, count: int) -> pa.RecordBatch:

@@ -5,19 +5,38 @@ A range has the lines that begin in it, so that ranges that meet have every line
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 _SCAN_BYTES: Final = 1024 * 1024
+_LOOK_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Complete lines; the last one of a file may lack its newline."""
+class FileBlock:
+    """Complete lines, which are read when they are asked for; the last one of a file may lack its newline."""
 
+    file: BinaryIO
     offset: int
-    data: memoryview
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    @property
+    def path(self) -> str:
+        """Where other processes find the very file that is open here, whatever its name has become."""
+        return f"/proc/{os.getpid()}/fd/{self.file.fileno()}"
+
+    def read(self) -> bytes:
+        self.file.seek(self.offset)
+        return self.file.read(self.length)
+
+    def behind(self, length: int) -> FileBlock:
+        """Without its first bytes."""
+        return FileBlock(self.file, self.offset + length, self.length - length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +56,37 @@ class Limits:
     head_bytes: int
 
 
-def read_blocks(file: BinaryIO, start: int, end: int, limits: Limits) -> Iterator[Block | LongLine]:
-    """The lines that begin from `start` on and before `end`."""
+def find_blocks(file: BinaryIO, start: int, end: int, limits: Limits) -> Iterator[FileBlock | LongLine]:
+    """The lines that begin from `start` on and before `end`. Of most blocks only the end is looked at here."""
     offset = start if start == 0 else _skip_line(file, start - 1)
-    size = limits.block_bytes
     while offset < end:
-        # What is behind the last newline is read again with the next block, which costs less than joining the two.
-        file.seek(offset)
-        room = min(size, end - offset)
-        data = file.read(room)
-        if (len(data) < room or offset + len(data) >= end) and not data.endswith(b"\n"):
-            tail = file.readline(limits.line_bytes + 2)  # the last line of the range, which ends behind it
-            data += tail
-            if not tail.endswith(b"\n") and len(tail) < limits.line_bytes + 2:
-                if data:
-                    yield Block(offset, memoryview(data))
-                return
-        newline = data.rfind(b"\n")
+        limit = min(offset + limits.block_bytes, end)
+        stop = _last_line_end(file, offset, limit)
+        if stop == offset or (limit == end and stop < end):  # a line goes on behind the limit
+            file.seek(stop)
+            line = file.readline(limits.line_bytes + 2)
+            if line.endswith(b"\n") or len(line) < limits.line_bytes + 2:
+                stop += len(line)
+            elif stop == offset:
+                yield LongLine(offset, line[: limits.head_bytes])
+                offset = _skip_line(file, offset + len(line))
+                continue
+        if stop == offset:  # the file became shorter
+            return
+        yield FileBlock(file, offset, stop - offset)
+        offset = stop
+
+
+def _last_line_end(file: BinaryIO, start: int, end: int) -> int:
+    """Behind the last newline of a range; its start when there is none."""
+    while start < end:
+        begin = max(start, end - _LOOK_BYTES)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
         if newline >= 0:
-            yield Block(offset, memoryview(data)[: newline + 1])
-            offset, size = offset + newline + 1, limits.block_bytes
-        elif len(data) > limits.line_bytes:
-            yield LongLine(offset, data[: limits.head_bytes])
-            offset, size = _skip_line(file, offset + len(data)), limits.block_bytes
-        else:
-            size *= 2
+            return begin + newline + 1
+        end = begin
+    return start
 
 
 def count_lines(file: BinaryIO, end: int) -> int:

@@ -121,6 +121,9 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
           wire.writeDone()
         }
       case Header(Kind.Lines, _, length) if lines.isDefined => reporting(lines.get.answer(length, wire))
+      case Header(Kind.FileLines, _, length) if lines.isDefined =>
+        val range = wire.readJson(length)
+        reporting(lines.get.answerFile(range.get("path").asText, range.get("offset").asLong, range.get("length").asLong, wire))
       case Header(Kind.Cancel, other, _) => Option(connections.get(other)).foreach(_.interrupt())
       case header => runner match {
           case Some(planned) => run(planned, header)

@@ -29,6 +29,7 @@ object Kind {
   val Functions = 10 // what SQL can call
   val Decode = 11 // the Arrow schema of rows to make of JSON lines; its slot is the longest line's length in bytes
   val Lines = 12 // a block of complete lines; the answer is a Batch and an Odd
+  val FileLines = 13 // JSON: path, offset and length of a block in a file; the same answer
   // To Python.
   val OutputSchema = 16 // the answer to Plan; its slot is the connection's number
   val Done = 17 // the run is complete; the answer to Decode
