@@ -231,7 +231,7 @@ class FakeWorker:
         for task in tasks:
             self._finished.add(task)
             metrics = SubtaskMetrics(node_id=task.node, subtask=task.subtask, rows_out=rows)
-            async with calling(self._settings):
+            async with self._last_words, calling(self._settings):
                 await self.stub.TaskFinished(
                     controller_pb2.TaskFinishedRequest(
                         worker_id=self.id, job=self.owner, task=_task(task), metrics=metrics
@@ -246,7 +246,8 @@ class FakeWorker:
             domain=error.domain,
             retry=error.retry,
         )
-        async with calling(self._settings):
+        # Whoever hears this may end the worker before it has heard the answer.
+        async with self._last_words, calling(self._settings):
             await self.stub.TaskFailed(
                 controller_pb2.TaskFailedRequest(worker_id=self.id, job=self.owner, task=_task(task), error=detail)
             )
@@ -262,7 +263,6 @@ class FakeWorker:
     async def finish(self, *, rows: int = 0) -> None:
         """Every task ends well, and so does the worker."""
         await self.report_finished(self.tasks, rows=rows)
-        # Whoever hears this may end the worker before it has heard the answer.
         async with self._last_words, calling(self._settings):
             await self.stub.WorkerFinished(controller_pb2.WorkerFinishedRequest(worker_id=self.id, job=self.owner))
         self._spawn(self.crash())
