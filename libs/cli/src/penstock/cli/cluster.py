@@ -66,21 +66,17 @@ async def _start(plan: ClusterPlan, engine: SharedEngine, stack: AsyncExitStack)
     await asyncio.to_thread(_import_all, ("penstock.cli.embedded_services", *plan.imports))
     from penstock.api.settings import ApiSettings
     from penstock.cli.embedded_services import start_services
-    from penstock.common.bus import Bus, NatsSettings
-    from penstock.common.database import DatabaseSettings, migrate, open_database
     from penstock.common.rpc import RpcSettings
+    from penstock.common.stores import open_stores
 
     config = plan.config
     urls = await servers
     plan.note("Postgres and NATS are up")
-    pool = await open_database(urls.database, config.section("database", DatabaseSettings))
-    stack.callback(pool.terminate)
-    await migrate(pool)
-    bus = await Bus.connect(urls.nats, config.section("nats", NatsSettings))
-    stack.push_async_callback(bus.close)
+    opening = open_stores(config, database_url=urls.database, nats_url=urls.nats)
+    stores = await stack.enter_async_context(opening)
     hosted = Hosted()
     stack.push_async_callback(hosted.close)
-    addresses = await start_services(plan, engine, hosted, pool, bus)
+    addresses = await start_services(plan, engine, hosted, stores.pool, stores.bus)
     token = config.section("api", ApiSettings).token
     return Cluster(addresses.api, token, addresses.controller, config.section("rpc", RpcSettings), hosted)
 

@@ -17,12 +17,12 @@ from penstock.api.settings import ApiSettings
 from penstock.api.store import Store
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
-from penstock.common.bus import Bus, NatsSettings
-from penstock.common.database import DatabaseSettings, Pool, migrate, open_database
+from penstock.common.database import Pool
 from penstock.common.errors import SettingsError
 from penstock.common.events import LogEvent
 from penstock.common.http_server import serve_http
 from penstock.common.rpc import RpcSettings, is_loopback
+from penstock.common.stores import open_stores
 
 _GRACE_SECONDS = 2
 
@@ -31,19 +31,9 @@ log = structlog.get_logger(__name__)
 
 async def run(process: service.Context) -> None:
     """The api as a process of its own."""
-    config = process.config
-    database, nats = config.section("database", DatabaseSettings), config.section("nats", NatsSettings)
-    for name, url in (("database.url", database.url), ("nats.url", nats.url)):
-        if not url:
-            raise SettingsError(f"{name} is not set", hint="`penstock up` starts everything that is needed, embedded")
-    async with AsyncExitStack() as stack:
-        pool = await open_database(database.url, database)
-        # Without waiting for a server that has gone away.
-        stack.callback(pool.terminate)
-        await migrate(pool)
-        bus = await Bus.connect(nats.url, nats)
-        stack.push_async_callback(bus.close)
-        await serve(process, config.section("api", ApiSettings), pool=pool, bus=bus)
+    async with open_stores(process.config) as stores:
+        settings = process.config.section("api", ApiSettings)
+        await serve(process, settings, pool=stores.pool, bus=stores.bus)
 
 
 async def serve(

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
-from penstock.common.bus import Bus, NatsSettings
-from penstock.common.database import DatabaseSettings, Pool, migrate, open_database
+from penstock.common.bus import Bus
+from penstock.common.database import Pool
 from penstock.common.errors import ExternalError, SettingsError
 from penstock.common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from penstock.common.rpc import RpcSettings
 from penstock.common.rpc import serve as serve_rpc
+from penstock.common.stores import open_stores
 from penstock.controller.announcements import announcer
 from penstock.controller.jobs import Jobs
 from penstock.controller.journal import WriteJournal
@@ -48,19 +49,9 @@ class Serving:
 
 async def run(process: service.Context) -> None:
     """The controller as a process of its own."""
-    config = process.config
-    database, nats = config.section("database", DatabaseSettings), config.section("nats", NatsSettings)
-    for name, url in (("database.url", database.url), ("nats.url", nats.url)):
-        if not url:
-            raise SettingsError(f"{name} is not set", hint="`penstock up` starts everything that is needed, embedded")
-    async with AsyncExitStack() as stack:
-        pool = await open_database(database.url, database)
-        # Without waiting for a server that has gone away.
-        stack.callback(pool.terminate)
-        await migrate(pool)
-        bus = await Bus.connect(nats.url, nats)
-        stack.push_async_callback(bus.close)
-        await serve(process, config.section("controller", ControllerSettings), pool=pool, bus=bus)
+    async with open_stores(process.config) as stores:
+        settings = process.config.section("controller", ControllerSettings)
+        await serve(process, settings, pool=stores.pool, bus=stores.bus)
 
 
 async def serve(
