@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from penstock.common.embedded import EmbeddedNats
 from penstock.common.ids import JobId
 from penstock.common.quantities import parse_duration
 from penstock.common.subjects import JobTopic
-from penstock.common.testing import eventually
+from penstock.common.testing import eventually, free_port
 from penstock.common.testing_servers import temporary_nats
 
 
@@ -59,12 +58,6 @@ async def wait_connected(bus: Bus, expected: bool = True) -> None:
         return bus.connected is expected
 
     await eventually(reached)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_a_message_reaches_the_subscribers_of_its_subject_alone(nats: EmbeddedNats) -> None:

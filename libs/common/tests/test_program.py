@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from penstock.common.errors import InternalError
 from penstock.common.program import (
+    Aggregation,
+    ArrowKey,
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
@@ -19,6 +21,13 @@ from penstock.common.program import (
     Output,
     Program,
     ProgramSettings,
+    SessionWindowAggregate,
+    SlidingWindowAggregate,
+    Stage,
+    StageQuery,
+    TumblingWindowAggregate,
+    UpdatingAggregate,
+    WindowFunction,
     program_from_proto,
     program_to_proto,
 )
@@ -37,10 +46,21 @@ SCHEMAS = st.lists(
     max_size=4,
     unique_by=lambda field: field.name,
 ).map(pa.schema)
+MILLISECONDS = st.integers(0, 2**64 - 1)
+AGGREGATIONS = st.builds(Aggregation, st.text(), SCHEMAS, SCHEMAS)
+QUERIES = st.builds(StageQuery, st.text(), AGGREGATIONS, st.sampled_from(Stage), st.text()) | st.builds(
+    StageQuery, before=st.text(), after=st.text()
+)
 KINDS = (
-    st.builds(ConnectorSource, NAMES, NAMES, STRINGS, STRINGS)
+    st.builds(ConnectorSource, NAMES, NAMES, STRINGS, STRINGS, MILLISECONDS)
     | st.builds(ConnectorSink, NAMES, NAMES, STRINGS, SCHEMAS)
-    | st.builds(ArrowValue, st.text())
+    | st.builds(ArrowValue, st.text(), st.booleans())
+    | st.builds(ArrowKey, QUERIES, st.booleans())
+    | st.builds(TumblingWindowAggregate, MILLISECONDS, QUERIES, QUERIES, MILLISECONDS)
+    | st.builds(SlidingWindowAggregate, MILLISECONDS, MILLISECONDS, QUERIES, QUERIES, MILLISECONDS)
+    | st.builds(SessionWindowAggregate, MILLISECONDS, QUERIES, QUERIES)
+    | st.builds(UpdatingAggregate, QUERIES, QUERIES, MILLISECONDS)
+    | st.builds(WindowFunction, st.text())
 )
 OPERATORS = st.builds(Operator, NAMES.map(OperatorKey), st.text(), KINDS, st.none() | SCHEMAS)
 NODES = st.builds(Node, NAMES.map(NodeKey), st.text(), st.lists(OPERATORS, max_size=3).map(tuple), st.integers(0, 1024))
@@ -52,7 +72,6 @@ EDGES = st.builds(
     st.lists(NAMES, max_size=2).map(tuple),
     st.sampled_from(Output),
 )
-MILLISECONDS = st.integers(0, 2**64 - 1)
 SETTINGS = st.builds(ProgramSettings, st.integers(0, 1024), MILLISECONDS, MILLISECONDS, MILLISECONDS)
 PROGRAMS = st.builds(Program, st.lists(NODES, max_size=3).map(tuple), st.lists(EDGES, max_size=3).map(tuple), SETTINGS)
 

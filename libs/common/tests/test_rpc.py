@@ -2,18 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
@@ -22,6 +17,7 @@ from structlog.testing import capture_logs
 from penstock.common.config import load_config
 from penstock.common.errors import (
     ExternalError,
+    FencedError,
     InternalError,
     NotFound,
     PeerUnavailable,
@@ -31,9 +27,9 @@ from penstock.common.errors import (
     UserError,
 )
 from penstock.common.rpc import RpcServer, RpcSettings, calling, connect, serve
+from penstock.common.testing_certificates import write_certificates
 
 Handler = Callable[[str], Awaitable[str]]
-PrivateKey = ec.EllipticCurvePrivateKey
 
 
 class LostThing(ExternalError):
@@ -154,6 +150,23 @@ async def test_an_unexpected_exception_is_logged_once_and_shows_no_internals() -
     assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["rpc_failed"]
 
 
+async def test_a_call_of_a_generation_that_is_over_is_logged() -> None:
+    async def refuse(_text: str) -> str:
+        raise FencedError("generation 1 is over")
+
+    used = settings()
+    server = await start(refuse, used)
+    with capture_logs() as logs:
+        try:
+            with pytest.raises(FencedError):
+                await ask(server.port, used)
+        finally:
+            await server.close()
+    (refused,) = [entry for entry in logs if entry["event"] == "call_refused"]
+    assert (refused["method"], refused["reason"]) == ("Ask", "generation 1 is over")
+    assert "127.0.0.1" in refused["peer"]
+
+
 async def test_a_peer_that_is_away_is_unavailable_and_found_again_once_it_is_back() -> None:
     used = settings()
     server = await start(echo, used)
@@ -239,38 +252,6 @@ async def test_a_port_in_use_is_a_settings_error() -> None:
             await start(echo, settings(), server.port)
     finally:
         await server.close()
-
-
-def write_certificates(folder: Path, *names: str) -> None:
-    """An authority, and a certificate of 127.0.0.1 signed by it for each name."""
-    now = datetime.now(UTC)
-
-    def certificate(name: str, key: PrivateKey, issuer: str, signer: PrivateKey, authority: bool) -> x509.Certificate:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-            .sign(signer, hashes.SHA256())
-        )
-
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = certificate("authority", authority_key, "authority", authority_key, authority=True)
-    (folder / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    for name in names:
-        key = ec.generate_private_key(ec.SECP256R1())
-        signed = certificate(name, key, "authority", authority_key, authority=False)
-        (folder / f"{name}.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        (folder / f"{name}.key").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
 
 
 async def test_with_tls_only_who_has_a_certificate_of_the_authority_is_answered(tmp_path: Path) -> None:

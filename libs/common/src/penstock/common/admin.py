@@ -21,10 +21,13 @@ from penstock.common.http_server import HttpServer as AdminServer
 from penstock.common.http_server import serve_http
 from penstock.common.rpc import RpcSettings, is_loopback
 
-__all__ = ["AdminServer", "AdminSettings", "Check", "serve_admin"]
+__all__ = ["AdminServer", "AdminSettings", "Check", "Facts", "serve_admin"]
 
 Check = Callable[[], Awaitable[object]]
 """Raises when something that the service needs is not well."""
+
+Facts = Callable[[], Mapping[str, object]]
+"""What else /status tells."""
 
 _CHECK_SECONDS = 5.0
 
@@ -43,13 +46,14 @@ async def serve_admin(
     config: Config,
     registry: CollectorRegistry,
     checks: Mapping[str, Check],
+    facts: Facts = dict,
 ) -> AdminServer:
     """Serve /status, /metrics and /config; beyond loopback the last two ask for the cluster's token."""
     token = config.section("rpc", RpcSettings).token
     if not token and not is_loopback(host):
         hint = "set rpc.token to a secret that all services of the cluster share, or serve on 127.0.0.1"
         raise SettingsError(f"refusing to serve the admin pages on {host} without a token", hint=hint)
-    pages = _Pages(service, config, registry, checks, "" if is_loopback(host) else token)
+    pages = _Pages(service, config, registry, checks, facts, "" if is_loopback(host) else token)
     routes = [Route("/status", pages.status), Route("/metrics", pages.metrics), Route("/config", pages.config)]
     server = await serve_http(Starlette(routes=routes), host=host, port=port)
     log.info(LogEvent.ADMIN_SERVING, url=server.url)
@@ -58,12 +62,19 @@ async def serve_admin(
 
 class _Pages:
     def __init__(
-        self, service: str, config: Config, registry: CollectorRegistry, checks: Mapping[str, Check], token: str
+        self,
+        service: str,
+        config: Config,
+        registry: CollectorRegistry,
+        checks: Mapping[str, Check],
+        facts: Facts,
+        token: str,
     ) -> None:
         self._service = service
         self._config = config
         self._registry = registry
         self._checks = checks
+        self._facts = facts
         self._token = token
 
     async def status(self, _request: Request) -> Response:
@@ -73,6 +84,7 @@ class _Pages:
             "status": "ok" if well else "failing",
             "service": self._service,
             "checks": dict(zip(self._checks, results, strict=True)),
+            **self._facts(),
         }
         return JSONResponse(body, 200 if well else 503)
 

@@ -7,11 +7,12 @@ PenstockError
 │   └── NotFound               what was asked for by its id or name does not exist
 ├── ExternalError              something Penstock talks to; trying again may help
 │   ├── PeerUnavailable        another service could not be reached or did not answer in time
+│   ├── NotLeader              the controller that was asked does not lead; another does
 │   ├── DatabaseUnavailable    Postgres could not be reached, or went away
 │   └── StorageError           object storage refused or could not be reached
 │       └── ObjectNotFound     the object is not there; trying again changes nothing
 └── InternalError              a fault of Penstock itself
-    └── FencedError            a report of a job's generation that is over; whoever sent it must end
+    └── FencedError            a report or a command of a generation that is over; whoever sent it must end
 
 A message is lowercase, has no full stop and never holds a secret; a hint says what to do about it. Libraries add
 their own leaves (`penstock.spark.errors` for one) and never a fourth branch.
@@ -82,6 +83,14 @@ class PeerUnavailable(ExternalError):
     """Another service could not be reached, or did not answer in time."""
 
 
+class NotLeader(ExternalError):
+    """The controller that was asked does not lead; `leader` is the address of the one that does, if that is known."""
+
+    def __init__(self, message: str, *, hint: str | None = None, leader: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.leader = leader
+
+
 class DatabaseUnavailable(ExternalError):
     """Postgres could not be reached, or went away."""
 
@@ -103,4 +112,4 @@ class InternalError(PenstockError):
 
 
 class FencedError(InternalError):
-    """A report of a job's generation that is over: whoever sent it must end."""
+    """A report of a job's generation, or a command of a generation of leaders, that is over."""

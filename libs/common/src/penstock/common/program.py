@@ -19,7 +19,18 @@ OperatorKey = NewType("OperatorKey", str)
 """Names an operator, the same for the same place in a changed query: its state is found by it."""
 
 INPUT: Final = "input"
-"""What an ArrowValue's SQL calls the rows that come in."""
+"""What the SQL of an operator calls the rows that come in."""
+
+OP_COLUMN: Final = "_op"
+"""Of rows that are changes: +1 for one that comes, -1 for one that goes."""
+WATERMARK_COLUMN: Final = "_watermark"
+"""The watermark of a row's source partition just before the row."""
+WINDOW_COLUMN: Final = "_window"
+WINDOW_END_COLUMN: Final = "_window_end"
+FIRST_WINDOW_COLUMN: Final = "_first"
+"""Of a row that came too late for some of the windows that it is in: where the first one begins that it counts in."""
+HASH_COLUMN: Final = "_hash"
+"""The hash of the keys by which state is found."""
 
 
 class EdgeKind(Enum):
@@ -44,6 +55,8 @@ class ConnectorSource:
     table: str
     options: Mapping[str, str]
     metadata: Mapping[str, str]
+    idle_ms: int = 0
+    """A partition that gives no row for so long holds no watermark back; 0: it always does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +74,110 @@ class ArrowValue:
     """Stateless work: one Spark query over `input`."""
 
     sql: str
+    observes: bool = False
+    """It observes event times, from which watermarks are made."""
 
 
-OperatorKind: TypeAlias = ConnectorSource | ConnectorSink | ArrowValue
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """A GROUP BY that Spark computes in stages: `SELECT keys…, aggregates… FROM input GROUP BY keys…`."""
+
+    sql: str
+    input: pa.Schema
+    """The rows that it is of."""
+    partial: pa.Schema
+    """Its partial results: the keys, then what the aggregates hold."""
+
+
+class Stage(Enum):
+    """A part of an aggregation."""
+
+    PARTIAL = proto.STAGE_PARTIAL  # rows to partial results
+    MERGE = proto.STAGE_MERGE  # partial results to fewer partial results
+    FINAL = proto.STAGE_FINAL  # partial results to rows
+
+
+@dataclass(frozen=True, slots=True)
+class StageQuery:
+    """Spark SQL over `input`, then perhaps a stage of an aggregation, then perhaps SQL over what that gives."""
+
+    before: str = ""
+    aggregation: Aggregation | None = None
+    stage: Stage | None = None
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowKey:
+    """What is done before a shuffle: a query whose rows or partial results are told apart by the edge's keys."""
+
+    query: StageQuery
+    observes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingWindowAggregate:
+    """Windows of one width, one after the other; the column `_window` is where a window begins."""
+
+    width_us: int
+    merge: StageQuery
+    final: StageQuery
+    lateness_us: int = 0
+    """How long a closed window can still be corrected; its results are then changes, with `_op`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindowAggregate:
+    """Windows that overlap, made of panes: `_window` is where a pane begins, and for `final` where a window begins.
+
+    A row with a `_first` is in no earlier window than that; for `final` there is none."""
+
+    slide_us: int
+    width_us: int
+    merge: StageQuery
+    final: StageQuery
+    lateness_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindowAggregate:
+    """Windows that end when a key has been quiet for a gap, from `_window` to `_window_end`."""
+
+    gap_us: int
+    merge: StageQuery
+    """Joins what touches, and hashes the keys into `_hash`."""
+    final: StageQuery
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatingAggregate:
+    """Keyed state whose results are changes: what `final` was of a key's rows is replaced by what it is now."""
+
+    merge: StageQuery
+    """The rows to keep of those kept so far and new ones, with the hash of their keys, `_hash`."""
+    final: StageQuery
+    ttl_ms: int = 0
+    """Keys that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFunction:
+    """A query over all rows of one event time, which are complete when the watermark has passed it."""
+
+    sql: str
+
+
+OperatorKind: TypeAlias = (
+    ConnectorSource
+    | ConnectorSink
+    | ArrowValue
+    | ArrowKey
+    | TumblingWindowAggregate
+    | SlidingWindowAggregate
+    | SessionWindowAggregate
+    | UpdatingAggregate
+    | WindowFunction
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +325,11 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
         id=operator.key, description=operator.description, output=_schema_to_bytes(operator.output)
     )
     match operator.kind:
-        case ConnectorSource(connector, table, options, metadata):
+        case ConnectorSource(connector, table, options, metadata, idle_ms):
             message.source.CopyFrom(
-                proto.ConnectorSource(connector=connector, table=table, options=dict(options), metadata=dict(metadata))
+                proto.ConnectorSource(
+                    connector=connector, table=table, options=dict(options), metadata=dict(metadata), idle_ms=idle_ms
+                )
             )
         case ConnectorSink(connector, table, options, schema):
             message.sink.CopyFrom(
@@ -221,10 +337,56 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
                     connector=connector, table=table, options=dict(options), input=_schema_to_bytes(schema)
                 )
             )
-        case ArrowValue(sql):
-            message.value.CopyFrom(proto.ArrowValue(sql=sql))
+        case ArrowValue(sql, observes):
+            message.value.CopyFrom(proto.ArrowValue(sql=sql, observes=observes))
+        case ArrowKey(query, observes):
+            message.key.CopyFrom(proto.ArrowKey(query=_query_to_proto(query), observes=observes))
+        case TumblingWindowAggregate(width_us, merge, final, lateness_us):
+            message.tumbling_window.CopyFrom(
+                proto.TumblingWindowAggregate(
+                    width_us=width_us,
+                    lateness_us=lateness_us,
+                    merge=_query_to_proto(merge),
+                    final=_query_to_proto(final),
+                )
+            )
+        case SlidingWindowAggregate(slide_us, width_us, merge, final, lateness_us):
+            message.sliding_window.CopyFrom(
+                proto.SlidingWindowAggregate(
+                    slide_us=slide_us,
+                    width_us=width_us,
+                    lateness_us=lateness_us,
+                    merge=_query_to_proto(merge),
+                    final=_query_to_proto(final),
+                )
+            )
+        case SessionWindowAggregate(gap_us, merge, final):
+            message.session_window.CopyFrom(
+                proto.SessionWindowAggregate(gap_us=gap_us, merge=_query_to_proto(merge), final=_query_to_proto(final))
+            )
+        case UpdatingAggregate(merge, final, ttl_ms):
+            message.updating.CopyFrom(
+                proto.UpdatingAggregate(merge=_query_to_proto(merge), final=_query_to_proto(final), ttl_ms=ttl_ms)
+            )
+        case WindowFunction(sql):
+            message.window_function.CopyFrom(proto.WindowFunction(sql=sql))
         case _:
             assert_never(operator.kind)
+    return message
+
+
+def _query_to_proto(query: StageQuery) -> proto.StageQuery:
+    message = proto.StageQuery(before=query.before, after=query.after)
+    if query.aggregation is not None and query.stage is not None:
+        aggregation = query.aggregation
+        message.stage = query.stage.value
+        message.aggregation.CopyFrom(
+            proto.Aggregation(
+                sql=aggregation.sql,
+                input=_schema_to_bytes(aggregation.input),
+                partial=_schema_to_bytes(aggregation.partial),
+            )
+        )
     return message
 
 
@@ -237,17 +399,59 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
     match message.WhichOneof("kind"):
         case "source":
             source = message.source
-            return ConnectorSource(source.connector, source.table, _frozen(source.options), _frozen(source.metadata))
+            return ConnectorSource(
+                source.connector, source.table, _frozen(source.options), _frozen(source.metadata), source.idle_ms
+            )
         case "sink":
             sink = message.sink
-            schema = _schema_from_bytes(sink.input)
-            if schema is None:
-                raise InternalError(f"the sink {sink.table} has no input schema")
-            return ConnectorSink(sink.connector, sink.table, _frozen(sink.options), schema)
+            return ConnectorSink(sink.connector, sink.table, _frozen(sink.options), _schema_of(sink.input))
         case "value":
-            return ArrowValue(message.value.sql)
+            return ArrowValue(message.value.sql, message.value.observes)
+        case "key":
+            return ArrowKey(_query_from_proto(message.key.query), message.key.observes)
+        case "tumbling_window":
+            tumbling = message.tumbling_window
+            return TumblingWindowAggregate(tumbling.width_us, *_merge_and_final(tumbling), tumbling.lateness_us)
+        case "sliding_window":
+            sliding = message.sliding_window
+            return SlidingWindowAggregate(
+                sliding.slide_us, sliding.width_us, *_merge_and_final(sliding), sliding.lateness_us
+            )
+        case "session_window":
+            return SessionWindowAggregate(message.session_window.gap_us, *_merge_and_final(message.session_window))
+        case "updating":
+            return UpdatingAggregate(*_merge_and_final(message.updating), message.updating.ttl_ms)
+        case "window_function":
+            return WindowFunction(message.window_function.sql)
         case other:
             raise InternalError(f"operator {message.id} is of an unknown kind: {other}")
+
+
+_Staged: TypeAlias = (
+    proto.TumblingWindowAggregate
+    | proto.SlidingWindowAggregate
+    | proto.SessionWindowAggregate
+    | proto.UpdatingAggregate
+)
+
+
+def _merge_and_final(message: _Staged) -> tuple[StageQuery, StageQuery]:
+    return _query_from_proto(message.merge), _query_from_proto(message.final)
+
+
+def _query_from_proto(message: proto.StageQuery) -> StageQuery:
+    if not message.HasField("aggregation"):
+        return StageQuery(before=message.before, after=message.after)
+    found = message.aggregation
+    aggregation = Aggregation(found.sql, _schema_of(found.input), _schema_of(found.partial))
+    return StageQuery(message.before, aggregation, Stage(message.stage), message.after)
+
+
+def _schema_of(content: bytes) -> pa.Schema:
+    schema = _schema_from_bytes(content)
+    if schema is None:
+        raise InternalError("a program lacks the schema of some rows")
+    return schema
 
 
 def _schema_to_bytes(schema: pa.Schema | None) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 import pyarrow as pa
 
 from penstock.common.program import (
+    ArrowKey,
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
@@ -19,8 +20,16 @@ from penstock.common.program import (
     Output,
     Program,
     ProgramSettings,
+    SessionWindowAggregate,
+    SlidingWindowAggregate,
+    StageQuery,
+    TumblingWindowAggregate,
+    UpdatingAggregate,
+    WindowFunction,
 )
 from penstock.common.redaction import MASK, looks_secret, redact
+
+_OBSERVES: Final = ", observing event times"
 
 
 def plan_text(program: Program) -> str:
@@ -62,20 +71,60 @@ def _node_lines(program: Program, node: Node) -> Iterator[str]:
 
 def _operator_lines(operator: Operator) -> Iterator[str]:
     match operator.kind:
-        case ConnectorSource(connector, table, options, metadata):
-            yield f"source {operator.key}: {connector} {table}{_options_text(options)}"
+        case ConnectorSource(connector, table, options, metadata, idle_ms):
+            idle = f" idle after {idle_ms} ms" if idle_ms else ""
+            yield f"source {operator.key}: {connector} {table}{_options_text(options)}{idle}"
             for column, name in sorted(metadata.items()):
                 yield f"  metadata {column} = {name}"
         case ConnectorSink(connector, table, options, schema):
             yield f"sink {operator.key}: {connector} {table}{_options_text(options)}"
             yield f"  <- {_schema_text(schema)}"
-        case ArrowValue(sql):
-            yield f"value {operator.key}: {operator.description}"
+        case ArrowValue(sql, observes):
+            yield f"value {operator.key}: {operator.description}{_OBSERVES if observes else ''}"
+            yield f"  {sql}"
+        case ArrowKey(query, observes):
+            yield f"key {operator.key}: {operator.description}{_OBSERVES if observes else ''}"
+            yield from _query_lines(query)
+        case TumblingWindowAggregate(width_us, merge, final, lateness_us):
+            yield f"tumbling window {operator.key}: width {width_us} us{_lateness_text(lateness_us)}"
+            yield from _stage_lines(merge, final)
+        case SlidingWindowAggregate(slide_us, width_us, merge, final, lateness_us):
+            corrected = _lateness_text(lateness_us)
+            yield f"sliding window {operator.key}: slide {slide_us} us, width {width_us} us{corrected}"
+            yield from _stage_lines(merge, final)
+        case SessionWindowAggregate(gap_us, merge, final):
+            yield f"session window {operator.key}: gap {gap_us} us"
+            yield from _stage_lines(merge, final)
+        case UpdatingAggregate(merge, final, ttl_ms):
+            yield f"updating {operator.key}: {operator.description}{f', ttl {ttl_ms} ms' if ttl_ms else ''}"
+            yield from _stage_lines(merge, final)
+        case WindowFunction(sql):
+            yield f"window function {operator.key}: {operator.description}"
             yield f"  {sql}"
         case _:
             assert_never(operator.kind)
     if operator.output is not None:
         yield f"  -> {_schema_text(operator.output)}"
+
+
+def _stage_lines(merge: StageQuery, final: StageQuery) -> Iterator[str]:
+    for name, query in (("merge", merge), ("final", final)):
+        yield f"  {name}"
+        yield from (f"  {line}" for line in _query_lines(query))
+
+
+def _query_lines(query: StageQuery) -> Iterator[str]:
+    if query.before:
+        yield f"  {query.before}"
+    if query.aggregation is not None and query.stage is not None:
+        yield f"  {query.stage.name.lower()} of {query.aggregation.sql}"
+        yield f"    of {_schema_text(query.aggregation.input)}"
+    if query.after:
+        yield f"  then {query.after}"
+
+
+def _lateness_text(lateness_us: int) -> str:
+    return f", corrected for {lateness_us} us" if lateness_us else ""
 
 
 def _options_text(options: Mapping[str, str]) -> str:

@@ -27,8 +27,9 @@ from opentelemetry import propagate
 from opentelemetry.context import attach
 
 from penstock.common.config import Duration, Settings, Size
-from penstock.common.errors import InternalError, PeerUnavailable, PenstockError, SettingsError
+from penstock.common.errors import FencedError, InternalError, PeerUnavailable, PenstockError, SettingsError
 from penstock.common.events import LogEvent
+from penstock.common.fencing import GENERATION_KEY, Fence
 from penstock.common.quantities import format_duration
 from penstock.common.rpc_errors import (
     DETAIL_KEY,
@@ -72,14 +73,17 @@ class RpcServer:
         await self._server.stop(grace)
 
 
-async def serve(add: Callable[[grpc.aio.Server], None], *, host: str, port: int, settings: RpcSettings) -> RpcServer:
-    """Serve what `add` registers, and health checks; port 0 takes a free one."""
+async def serve(
+    add: Callable[[grpc.aio.Server], None], *, host: str, port: int, settings: RpcSettings, fence: Fence | None = None
+) -> RpcServer:
+    """Serve what `add` registers, and health checks; port 0 takes a free one. With a fence, commands of a controller
+    that no longer leads are refused."""
     if not settings.token and not is_loopback(host):
         hint = "set rpc.token to a secret that all services of the cluster share, or serve on 127.0.0.1"
         raise SettingsError(f"refusing to serve RPCs on {host} without a token", hint=hint)
     credentials = await asyncio.to_thread(_server_credentials, settings)
     server = grpc.aio.server(
-        interceptors=(_Authorize(settings.token), _MapErrors()),
+        interceptors=(_Authorize(settings.token), _Obey(fence or Fence()), _MapErrors()),
         options=[
             *_limits(settings),
             ("grpc.so_reuseport", 0),
@@ -97,8 +101,9 @@ async def serve(add: Callable[[grpc.aio.Server], None], *, host: str, port: int,
     return RpcServer(server, checks, bound)
 
 
-def connect(address: str, settings: RpcSettings) -> grpc.aio.Channel:
-    """A channel to `host:port`, which connects when it is first used and again after a loss; close it in the end."""
+def connect(address: str, settings: RpcSettings, *, leads: int = 0) -> grpc.aio.Channel:
+    """A channel to `host:port`, which connects when it is first used and again after a loss; close it in the end. The
+    calls of a controller that leads carry its generation."""
     options = [
         *_limits(settings),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
@@ -112,7 +117,7 @@ def connect(address: str, settings: RpcSettings) -> grpc.aio.Channel:
         ("grpc.use_local_subchannel_pool", 1),
     ]
     # The stubs leave the type of an interceptor open.
-    interceptors: Any = (_SendUnary(settings.token), _SendStreaming(settings.token))
+    interceptors: Any = (_SendUnary(settings.token, leads), _SendStreaming(settings.token, leads))
     if not settings.tls_ca:
         return grpc.aio.insecure_channel(address, options, interceptors=interceptors)
     return grpc.aio.secure_channel(address, _channel_credentials(settings), options, interceptors=interceptors)
@@ -209,6 +214,32 @@ async def _refuse(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) ->
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the cluster's token is missing or wrong")
 
 
+class _Obey(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Refuses the commands of a controller that no longer leads."""
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence = fence
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        generation = _metadata(handler_call_details).get(GENERATION_KEY, "")
+        if not generation.isdecimal():
+            return await continuation(handler_call_details)
+        try:
+            self._fence.admit(int(generation), handler_call_details.method.rpartition("/")[2])
+        except FencedError as error:
+            refusal = error
+
+            async def refuse(_request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> NoReturn:
+                await _abort(context, refusal)
+
+            return grpc.unary_unary_rpc_method_handler(refuse)
+        return await continuation(handler_call_details)
+
+
 class _MapErrors(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Turns a handler's error into a status with its detail, and continues the caller's trace."""
 
@@ -256,6 +287,8 @@ async def _mapping(
     try:
         yield
     except PenstockError as error:
+        if isinstance(error, FencedError):
+            log.warning(LogEvent.CALL_REFUSED, method=method.rpartition("/")[2], peer=context.peer(), reason=str(error))
         await _abort(context, error)
     except grpc.aio.AbortError:
         raise
@@ -273,15 +306,16 @@ def _metadata(details: grpc.HandlerCallDetails) -> dict[str, str]:
 
 
 class _Send:
-    """Adds the token and the current trace to a call."""
+    """Adds the token, the generation of one that leads, and the current trace to a call."""
 
-    def __init__(self, token: str) -> None:
-        self._authorization = ((_AUTHORIZATION, f"Bearer {token}"),) if token else ()
+    def __init__(self, token: str, leads: int) -> None:
+        authorization = ((_AUTHORIZATION, f"Bearer {token}"),) if token else ()
+        self._always = (*authorization, *(((GENERATION_KEY, str(leads)),) if leads else ()))
 
     def details(self, call: grpc.aio.ClientCallDetails) -> grpc.aio.ClientCallDetails:
         trace: dict[str, str] = {}
         propagate.inject(trace)
-        added = (*self._authorization, *trace.items())
+        added = (*self._always, *trace.items())
         metadata = grpc.aio.Metadata(*(call.metadata or ()), *added)
         return grpc.aio.ClientCallDetails(call.method, call.timeout, metadata, call.credentials, call.wait_for_ready)
 

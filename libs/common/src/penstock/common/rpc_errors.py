@@ -16,6 +16,7 @@ from penstock.common.errors import (
     ExternalError,
     InternalError,
     NotFound,
+    NotLeader,
     ObjectNotFound,
     PeerUnavailable,
     PenstockError,
@@ -65,8 +66,17 @@ def encode_error(error: PenstockError) -> bytes:
         hint=(error.hint or "")[:_LONGEST_HINT],
         domain=error.domain,
         retry=error.retry,
+        leader=error.leader if isinstance(error, NotLeader) else "",
     )
     return detail.SerializeToString()
+
+
+def decode_error(detail: bytes) -> PenstockError:
+    """The error of a detail."""
+    try:
+        return _decode_error(ErrorDetail.FromString(detail))
+    except (DecodeError, ValueError):
+        return InternalError("a peer failed without a reason that can be read")
 
 
 def remote_error(error: grpc.aio.AioRpcError) -> PenstockError:
@@ -91,6 +101,8 @@ def _decode_error(detail: ErrorDetail) -> PenstockError:
     known = inspect.isclass(named) and issubclass(named, PenstockError) and named is not PenstockError
     kind: type[PenstockError] = named if known else _BRANCH_OF_DOMAIN.get(detail.domain, InternalError)
     error = kind(detail.message, hint=detail.hint or None)
+    if isinstance(error, NotLeader):
+        error.leader = detail.leader
     # A leaf that this side does not know may differ from its class in this.
     vars(error)["retry"] = RetryHint(detail.retry)
     return error

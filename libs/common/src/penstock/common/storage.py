@@ -63,8 +63,8 @@ class Storage(Protocol):
     def url(self) -> str:
         """Where this is, without credentials."""
 
-    async def put(self, path: str, data: Data) -> None:
-        """Write an object, in place of one that is there."""
+    async def put(self, path: str, data: Data | AsyncIterator[bytes]) -> None:
+        """Write an object, in place of one that is there; a large one as its parts come."""
 
     async def put_if_absent(self, path: str, data: Data) -> bool:
         """Write an object unless there is one; returns whether it was written.
@@ -155,7 +155,7 @@ class _ObstoreStorage:
     def url(self) -> str:
         return self._url
 
-    async def put(self, path: str, data: Data) -> None:
+    async def put(self, path: str, data: Data | AsyncIterator[bytes]) -> None:
         with self._errors("write", path):
             await self._store.put_async(self._full(path), data)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.common.errors import StorageError
 from penstock.common.storage import Data, ObjectInfo, Storage, open_storage
+
+_SOME_PORTS = iter(random.SystemRandom().sample(range(15_000, 32_000), 10_000))
 
 Operation = Literal["put", "put_if_absent", "get", "get_range", "head", "exists", "list", "delete"]
 
@@ -19,6 +23,15 @@ async def eventually(condition: Callable[[], Awaitable[bool]], within_seconds: f
     async with asyncio.timeout(within_seconds):
         while not await condition():  # noqa: ASYNC110 - what is waited for is outside this process
             await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has. Not one of those that the system gives to connections: one of them could
+    have it by the time that it is used."""
+    for port in _SOME_PORTS:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("no port is free")
 
 
 def memory_storage() -> Storage:
@@ -65,7 +78,7 @@ class FailingStorage:
         """Whether the fault has happened."""
         return self._calls.failed
 
-    async def put(self, path: str, data: Data) -> None:
+    async def put(self, path: str, data: Data | AsyncIterator[bytes]) -> None:
         with self._call("put"):
             await self._inner.put(path, data)
 

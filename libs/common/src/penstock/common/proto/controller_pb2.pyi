@@ -7,6 +7,8 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from penstock.common.proto import checkpoint_pb2 as _checkpoint_pb2
 from penstock.common.proto import error_pb2 as _error_pb2
 from penstock.common.proto import jobs_pb2 as _jobs_pb2
 import builtins as _builtins
@@ -19,6 +21,74 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _CheckpointStep:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CheckpointStepEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CheckpointStep.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CHECKPOINT_STEP_UNSPECIFIED: _CheckpointStep.ValueType  # 0
+    CHECKPOINT_STEP_ALIGNMENT_STARTED: _CheckpointStep.ValueType  # 1
+    """the first barrier has come"""
+    CHECKPOINT_STEP_STARTED: _CheckpointStep.ValueType  # 2
+    """all have"""
+    CHECKPOINT_STEP_FROZEN: _CheckpointStep.ValueType  # 3
+    """state is frozen and being written; the stream goes on"""
+
+class CheckpointStep(_CheckpointStep, metaclass=_CheckpointStepEnumTypeWrapper): ...
+
+CHECKPOINT_STEP_UNSPECIFIED: CheckpointStep.ValueType  # 0
+CHECKPOINT_STEP_ALIGNMENT_STARTED: CheckpointStep.ValueType  # 1
+"""the first barrier has come"""
+CHECKPOINT_STEP_STARTED: CheckpointStep.ValueType  # 2
+"""all have"""
+CHECKPOINT_STEP_FROZEN: CheckpointStep.ValueType  # 3
+"""state is frozen and being written; the stream goes on"""
+Global___CheckpointStep: _TypeAlias = CheckpointStep  # noqa: Y015
+
+@_typing.final
+class GetLeaderRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLeaderRequest: _TypeAlias = GetLeaderRequest  # noqa: Y015
+
+@_typing.final
+class GetLeaderResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADS_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    leads: _builtins.bool
+    """whether it is the one that answers"""
+    address: _builtins.str
+    """of the one that does; empty: it is not known"""
+    generation: _builtins.int
+    """of leaders; the newest that is known"""
+    def __init__(
+        self,
+        *,
+        leads: _builtins.bool = ...,
+        address: _builtins.str = ...,
+        generation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "generation", b"generation", "leads", b"leads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLeaderResponse: _TypeAlias = GetLeaderResponse  # noqa: Y015
 
 @_typing.final
 class RegisterNodeRequest(_message.Message):
@@ -300,6 +370,255 @@ class TaskStartedResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TaskStartedResponse: _TypeAlias = TaskStartedResponse  # noqa: Y015
+
+@_typing.final
+class TaskEndedRequest(_message.Message):
+    """A source has no more rows. With checkpoints, it waits for the last one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    @_builtins.property
+    def job(self) -> Global___TaskOwner: ...
+    @_builtins.property
+    def task(self) -> Global___Task: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        job: Global___TaskOwner | None = ...,
+        task: Global___Task | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskEndedRequest: _TypeAlias = TaskEndedRequest  # noqa: Y015
+
+@_typing.final
+class TaskEndedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskEndedResponse: _TypeAlias = TaskEndedResponse  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointEventRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    AT_US_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    epoch: _builtins.int
+    step: Global___CheckpointStep.ValueType
+    at_us: _builtins.int
+    """since 1970"""
+    @_builtins.property
+    def job(self) -> Global___TaskOwner: ...
+    @_builtins.property
+    def task(self) -> Global___Task: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        job: Global___TaskOwner | None = ...,
+        task: Global___Task | None = ...,
+        epoch: _builtins.int = ...,
+        step: Global___CheckpointStep.ValueType = ...,
+        at_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_us", b"at_us", "epoch", b"epoch", "job", b"job", "step", b"step", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCheckpointEventRequest: _TypeAlias = TaskCheckpointEventRequest  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointEventResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCheckpointEventResponse: _TypeAlias = TaskCheckpointEventResponse  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointCompletedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    WATERMARK_US_FIELD_NUMBER: _builtins.int
+    OPERATORS_FIELD_NUMBER: _builtins.int
+    AT_US_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    epoch: _builtins.int
+    watermark_us: _builtins.int
+    at_us: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___TaskOwner: ...
+    @_builtins.property
+    def task(self) -> Global___Task: ...
+    @_builtins.property
+    def operators(self) -> _containers.RepeatedCompositeFieldContainer[_checkpoint_pb2.OperatorState]:
+        """those of its chain that have state"""
+
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        job: Global___TaskOwner | None = ...,
+        task: Global___Task | None = ...,
+        epoch: _builtins.int = ...,
+        watermark_us: _builtins.int = ...,
+        operators: _abc.Iterable[_checkpoint_pb2.OperatorState] | None = ...,
+        at_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_us", b"at_us", "epoch", b"epoch", "job", b"job", "operators", b"operators", "task", b"task", "watermark_us", b"watermark_us", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCheckpointCompletedRequest: _TypeAlias = TaskCheckpointCompletedRequest  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointCompletedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCheckpointCompletedResponse: _TypeAlias = TaskCheckpointCompletedResponse  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointFailedRequest(_message.Message):
+    """State could not be written, or rows not be staged; the task goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    epoch: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___TaskOwner: ...
+    @_builtins.property
+    def task(self) -> Global___Task: ...
+    @_builtins.property
+    def error(self) -> _error_pb2.ErrorDetail: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        job: Global___TaskOwner | None = ...,
+        task: Global___Task | None = ...,
+        epoch: _builtins.int = ...,
+        error: _error_pb2.ErrorDetail | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "job", b"job", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "error", b"error", "job", b"job", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCheckpointFailedRequest: _TypeAlias = TaskCheckpointFailedRequest  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointFailedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCheckpointFailedResponse: _TypeAlias = TaskCheckpointFailedResponse  # noqa: Y015
+
+@_typing.final
+class TaskCommittedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    epoch: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___TaskOwner: ...
+    @_builtins.property
+    def task(self) -> Global___Task: ...
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        job: Global___TaskOwner | None = ...,
+        task: Global___Task | None = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "job", b"job", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCommittedRequest: _TypeAlias = TaskCommittedRequest  # noqa: Y015
+
+@_typing.final
+class TaskCommittedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCommittedResponse: _TypeAlias = TaskCommittedResponse  # noqa: Y015
 
 @_typing.final
 class TaskFinishedRequest(_message.Message):

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ControllerServiceStub:
-    """Nodes and workers report here; the api asks for what only a running job knows.
+    """Nodes and workers report here; the api asks for what only a running job knows. Only GetLeader is answered by a
+    controller that does not lead; it refuses all else as NotLeader.
     """
 
     def __init__(self, channel):
@@ -35,6 +36,11 @@ class ControllerServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.GetLeader = channel.unary_unary(
+                '/penstock.common.proto.ControllerService/GetLeader',
+                request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.GetLeaderRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.GetLeaderResponse.FromString,
+                _registered_method=True)
         self.RegisterNode = channel.unary_unary(
                 '/penstock.common.proto.ControllerService/RegisterNode',
                 request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.RegisterNodeRequest.SerializeToString,
@@ -59,6 +65,31 @@ class ControllerServiceStub:
                 '/penstock.common.proto.ControllerService/TaskStarted',
                 request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskStartedRequest.SerializeToString,
                 response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskStartedResponse.FromString,
+                _registered_method=True)
+        self.TaskEnded = channel.unary_unary(
+                '/penstock.common.proto.ControllerService/TaskEnded',
+                request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskEndedRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskEndedResponse.FromString,
+                _registered_method=True)
+        self.TaskCheckpointEvent = channel.unary_unary(
+                '/penstock.common.proto.ControllerService/TaskCheckpointEvent',
+                request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointEventRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointEventResponse.FromString,
+                _registered_method=True)
+        self.TaskCheckpointCompleted = channel.unary_unary(
+                '/penstock.common.proto.ControllerService/TaskCheckpointCompleted',
+                request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointCompletedRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointCompletedResponse.FromString,
+                _registered_method=True)
+        self.TaskCheckpointFailed = channel.unary_unary(
+                '/penstock.common.proto.ControllerService/TaskCheckpointFailed',
+                request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointFailedRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointFailedResponse.FromString,
+                _registered_method=True)
+        self.TaskCommitted = channel.unary_unary(
+                '/penstock.common.proto.ControllerService/TaskCommitted',
+                request_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCommittedRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCommittedResponse.FromString,
                 _registered_method=True)
         self.TaskFinished = channel.unary_unary(
                 '/penstock.common.proto.ControllerService/TaskFinished',
@@ -98,8 +129,15 @@ class ControllerServiceStub:
 
 
 class ControllerServiceServicer:
-    """Nodes and workers report here; the api asks for what only a running job knows.
+    """Nodes and workers report here; the api asks for what only a running job knows. Only GetLeader is answered by a
+    controller that does not lead; it refuses all else as NotLeader.
     """
+
+    def GetLeader(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def RegisterNode(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -126,6 +164,36 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TaskStarted(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TaskEnded(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TaskCheckpointEvent(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TaskCheckpointCompleted(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TaskCheckpointFailed(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TaskCommitted(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,6 +244,11 @@ class ControllerServiceServicer:
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'GetLeader': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLeader,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.GetLeaderRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.GetLeaderResponse.SerializeToString,
+            ),
             'RegisterNode': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterNode,
                     request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.RegisterNodeRequest.FromString,
@@ -200,6 +273,31 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.TaskStarted,
                     request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskStartedRequest.FromString,
                     response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskStartedResponse.SerializeToString,
+            ),
+            'TaskEnded': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaskEnded,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskEndedRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskEndedResponse.SerializeToString,
+            ),
+            'TaskCheckpointEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaskCheckpointEvent,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointEventRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointEventResponse.SerializeToString,
+            ),
+            'TaskCheckpointCompleted': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaskCheckpointCompleted,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointCompletedRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointCompletedResponse.SerializeToString,
+            ),
+            'TaskCheckpointFailed': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaskCheckpointFailed,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointFailedRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointFailedResponse.SerializeToString,
+            ),
+            'TaskCommitted': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaskCommitted,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCommittedRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_controller__pb2.TaskCommittedResponse.SerializeToString,
             ),
             'TaskFinished': grpc.unary_unary_rpc_method_handler(
                     servicer.TaskFinished,
@@ -245,8 +343,36 @@ def add_ControllerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControllerService:
-    """Nodes and workers report here; the api asks for what only a running job knows.
+    """Nodes and workers report here; the api asks for what only a running job knows. Only GetLeader is answered by a
+    controller that does not lead; it refuses all else as NotLeader.
     """
+
+    @staticmethod
+    def GetLeader(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.ControllerService/GetLeader',
+            penstock_dot_common_dot_proto_dot_controller__pb2.GetLeaderRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_controller__pb2.GetLeaderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def RegisterNode(request,
@@ -373,6 +499,141 @@ class ControllerService:
             '/penstock.common.proto.ControllerService/TaskStarted',
             penstock_dot_common_dot_proto_dot_controller__pb2.TaskStartedRequest.SerializeToString,
             penstock_dot_common_dot_proto_dot_controller__pb2.TaskStartedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaskEnded(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.ControllerService/TaskEnded',
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskEndedRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskEndedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaskCheckpointEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.ControllerService/TaskCheckpointEvent',
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointEventRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaskCheckpointCompleted(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.ControllerService/TaskCheckpointCompleted',
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointCompletedRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointCompletedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaskCheckpointFailed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.ControllerService/TaskCheckpointFailed',
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointFailedRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCheckpointFailedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaskCommitted(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.ControllerService/TaskCommitted',
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCommittedRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_controller__pb2.TaskCommittedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,17 +27,25 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ControllerServiceStub:
-    """Nodes and workers report here; the api asks for what only a running job knows."""
+    """Nodes and workers report here; the api asks for what only a running job knows. Only GetLeader is answered by a
+    controller that does not lead; it refuses all else as NotLeader.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ControllerServiceAsyncStub: ...
+    GetLeader: _grpc.UnaryUnaryMultiCallable[_controller_pb2.GetLeaderRequest, _controller_pb2.GetLeaderResponse]
     RegisterNode: _grpc.UnaryUnaryMultiCallable[_controller_pb2.RegisterNodeRequest, _controller_pb2.RegisterNodeResponse]
     HeartbeatNode: _grpc.UnaryUnaryMultiCallable[_controller_pb2.HeartbeatNodeRequest, _controller_pb2.HeartbeatNodeResponse]
     RegisterWorker: _grpc.UnaryUnaryMultiCallable[_controller_pb2.RegisterWorkerRequest, _controller_pb2.RegisterWorkerResponse]
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_controller_pb2.HeartbeatRequest, _controller_pb2.HeartbeatResponse]
     TaskStarted: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskStartedRequest, _controller_pb2.TaskStartedResponse]
+    TaskEnded: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskEndedRequest, _controller_pb2.TaskEndedResponse]
+    TaskCheckpointEvent: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskCheckpointEventRequest, _controller_pb2.TaskCheckpointEventResponse]
+    TaskCheckpointCompleted: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskCheckpointCompletedRequest, _controller_pb2.TaskCheckpointCompletedResponse]
+    TaskCheckpointFailed: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskCheckpointFailedRequest, _controller_pb2.TaskCheckpointFailedResponse]
+    TaskCommitted: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskCommittedRequest, _controller_pb2.TaskCommittedResponse]
     TaskFinished: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskFinishedRequest, _controller_pb2.TaskFinishedResponse]
     TaskFailed: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TaskFailedRequest, _controller_pb2.TaskFailedResponse]
     WorkerFinished: _grpc.UnaryUnaryMultiCallable[_controller_pb2.WorkerFinishedRequest, _controller_pb2.WorkerFinishedResponse]
@@ -48,14 +56,22 @@ class ControllerServiceStub:
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
-    """Nodes and workers report here; the api asks for what only a running job knows."""
+    """Nodes and workers report here; the api asks for what only a running job knows. Only GetLeader is answered by a
+    controller that does not lead; it refuses all else as NotLeader.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    GetLeader: _aio.UnaryUnaryMultiCallable[_controller_pb2.GetLeaderRequest, _controller_pb2.GetLeaderResponse]  # type: ignore[assignment]
     RegisterNode: _aio.UnaryUnaryMultiCallable[_controller_pb2.RegisterNodeRequest, _controller_pb2.RegisterNodeResponse]  # type: ignore[assignment]
     HeartbeatNode: _aio.UnaryUnaryMultiCallable[_controller_pb2.HeartbeatNodeRequest, _controller_pb2.HeartbeatNodeResponse]  # type: ignore[assignment]
     RegisterWorker: _aio.UnaryUnaryMultiCallable[_controller_pb2.RegisterWorkerRequest, _controller_pb2.RegisterWorkerResponse]  # type: ignore[assignment]
     Heartbeat: _aio.UnaryUnaryMultiCallable[_controller_pb2.HeartbeatRequest, _controller_pb2.HeartbeatResponse]  # type: ignore[assignment]
     TaskStarted: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskStartedRequest, _controller_pb2.TaskStartedResponse]  # type: ignore[assignment]
+    TaskEnded: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskEndedRequest, _controller_pb2.TaskEndedResponse]  # type: ignore[assignment]
+    TaskCheckpointEvent: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskCheckpointEventRequest, _controller_pb2.TaskCheckpointEventResponse]  # type: ignore[assignment]
+    TaskCheckpointCompleted: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskCheckpointCompletedRequest, _controller_pb2.TaskCheckpointCompletedResponse]  # type: ignore[assignment]
+    TaskCheckpointFailed: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskCheckpointFailedRequest, _controller_pb2.TaskCheckpointFailedResponse]  # type: ignore[assignment]
+    TaskCommitted: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskCommittedRequest, _controller_pb2.TaskCommittedResponse]  # type: ignore[assignment]
     TaskFinished: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskFinishedRequest, _controller_pb2.TaskFinishedResponse]  # type: ignore[assignment]
     TaskFailed: _aio.UnaryUnaryMultiCallable[_controller_pb2.TaskFailedRequest, _controller_pb2.TaskFailedResponse]  # type: ignore[assignment]
     WorkerFinished: _aio.UnaryUnaryMultiCallable[_controller_pb2.WorkerFinishedRequest, _controller_pb2.WorkerFinishedResponse]  # type: ignore[assignment]
@@ -65,7 +81,16 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     JobMetrics: _aio.UnaryUnaryMultiCallable[_controller_pb2.JobMetricsRequest, _controller_pb2.JobMetricsResponse]  # type: ignore[assignment]
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Nodes and workers report here; the api asks for what only a running job knows."""
+    """Nodes and workers report here; the api asks for what only a running job knows. Only GetLeader is answered by a
+    controller that does not lead; it refuses all else as NotLeader.
+    """
+
+    @_abc_1.abstractmethod
+    def GetLeader(
+        self,
+        request: _controller_pb2.GetLeaderRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.GetLeaderResponse, _abc.Awaitable[_controller_pb2.GetLeaderResponse]]: ...
 
     @_abc_1.abstractmethod
     def RegisterNode(
@@ -101,6 +126,41 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.TaskStartedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.TaskStartedResponse, _abc.Awaitable[_controller_pb2.TaskStartedResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TaskEnded(
+        self,
+        request: _controller_pb2.TaskEndedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.TaskEndedResponse, _abc.Awaitable[_controller_pb2.TaskEndedResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TaskCheckpointEvent(
+        self,
+        request: _controller_pb2.TaskCheckpointEventRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.TaskCheckpointEventResponse, _abc.Awaitable[_controller_pb2.TaskCheckpointEventResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TaskCheckpointCompleted(
+        self,
+        request: _controller_pb2.TaskCheckpointCompletedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.TaskCheckpointCompletedResponse, _abc.Awaitable[_controller_pb2.TaskCheckpointCompletedResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TaskCheckpointFailed(
+        self,
+        request: _controller_pb2.TaskCheckpointFailedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.TaskCheckpointFailedResponse, _abc.Awaitable[_controller_pb2.TaskCheckpointFailedResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TaskCommitted(
+        self,
+        request: _controller_pb2.TaskCommittedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.TaskCommittedResponse, _abc.Awaitable[_controller_pb2.TaskCommittedResponse]]: ...
 
     @_abc_1.abstractmethod
     def TaskFinished(

@@ -27,6 +27,7 @@ class ErrorDetail(_message.Message):
     HINT_FIELD_NUMBER: _builtins.int
     DOMAIN_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     """the class's name"""
     message: _builtins.str
@@ -35,6 +36,8 @@ class ErrorDetail(_message.Message):
     """user, external, internal"""
     retry: _builtins.str
     """never, backoff"""
+    leader: _builtins.str
+    """of NotLeader: where the controller that leads is, if that is known"""
     def __init__(
         self,
         *,
@@ -43,10 +46,11 @@ class ErrorDetail(_message.Message):
         hint: _builtins.str = ...,
         domain: _builtins.str = ...,
         retry: _builtins.str = ...,
+        leader: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "hint", b"hint", "kind", b"kind", "message", b"message", "retry", b"retry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "hint", b"hint", "kind", b"kind", "leader", b"leader", "message", b"message", "retry", b"retry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

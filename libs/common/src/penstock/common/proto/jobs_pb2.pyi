@@ -81,6 +81,9 @@ class SubtaskMetrics(_message.Message):
     WATERMARK_US_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
     DROPPED_ROWS_FIELD_NUMBER: _builtins.int
+    WATERMARK_LAG_SECONDS_FIELD_NUMBER: _builtins.int
+    STATE_ROWS_FIELD_NUMBER: _builtins.int
+    STATE_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     subtask: _builtins.int
     rows_in: _builtins.int
@@ -99,6 +102,11 @@ class SubtaskMetrics(_message.Message):
     """event time; least int64 when there is none"""
     dropped_rows: _builtins.int
     """preview rows that nobody was there to see"""
+    watermark_lag_seconds: _builtins.float
+    """how long ago the watermark's event time was"""
+    state_rows: _builtins.int
+    """rows that its operators keep"""
+    state_bytes: _builtins.int
     @_builtins.property
     def latency(self) -> Global___Latency:
         """at sinks: from a row's event time to its write"""
@@ -121,12 +129,17 @@ class SubtaskMetrics(_message.Message):
         watermark_us: _builtins.int = ...,
         latency: Global___Latency | None = ...,
         dropped_rows: _builtins.int = ...,
+        watermark_lag_seconds: _builtins.float | None = ...,
+        state_rows: _builtins.int = ...,
+        state_bytes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["latency", b"latency"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_watermark_lag_seconds", b"_watermark_lag_seconds", "latency", b"latency", "watermark_lag_seconds", b"watermark_lag_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backpressure", b"backpressure", "bad_rows", b"bad_rows", "batches_in", b"batches_in", "batches_out", b"batches_out", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "dropped_rows", b"dropped_rows", "late_rows", b"late_rows", "latency", b"latency", "node_id", b"node_id", "queued_rows", b"queued_rows", "rows_in", b"rows_in", "rows_out", b"rows_out", "subtask", b"subtask", "watermark_us", b"watermark_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_watermark_lag_seconds", b"_watermark_lag_seconds", "backpressure", b"backpressure", "bad_rows", b"bad_rows", "batches_in", b"batches_in", "batches_out", b"batches_out", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "dropped_rows", b"dropped_rows", "late_rows", b"late_rows", "latency", b"latency", "node_id", b"node_id", "queued_rows", b"queued_rows", "rows_in", b"rows_in", "rows_out", b"rows_out", "state_bytes", b"state_bytes", "state_rows", b"state_rows", "subtask", b"subtask", "watermark_lag_seconds", b"watermark_lag_seconds", "watermark_us", b"watermark_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__watermark_lag_seconds: _TypeAlias = _typing.Literal["watermark_lag_seconds"]  # noqa: Y015
+    _WhichOneofArgType__watermark_lag_seconds: _TypeAlias = _typing.Literal["_watermark_lag_seconds", b"_watermark_lag_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__watermark_lag_seconds) -> _WhichOneofReturnType__watermark_lag_seconds | None: ...
 
 Global___SubtaskMetrics: _TypeAlias = SubtaskMetrics  # noqa: Y015
 

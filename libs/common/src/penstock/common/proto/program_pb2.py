@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#penstock/common/proto/program.proto\x12\x15penstock.common.proto\"\x9b\x01\n\x07Program\x12*\n\x05nodes\x18\x01 \x03(\x0b\x32\x1b.penstock.common.proto.Node\x12*\n\x05\x65\x64ges\x18\x02 \x03(\x0b\x32\x1b.penstock.common.proto.Edge\x12\x38\n\x08settings\x18\x03 \x01(\x0b\x32&.penstock.common.proto.ProgramSettings\"|\n\x0fProgramSettings\x12\x13\n\x0bparallelism\x18\x01 \x01(\r\x12\x1e\n\x16\x63heckpoint_interval_ms\x18\x02 \x01(\x04\x12\x17\n\x0fupdating_ttl_ms\x18\x03 \x01(\x04\x12\x1b\n\x13\x61llowed_lateness_ms\x18\x04 \x01(\x04\"p\n\x04Node\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x13\n\x0bparallelism\x18\x03 \x01(\r\x12\x32\n\toperators\x18\x04 \x03(\x0b\x32\x1f.penstock.common.proto.Operator\"\xe7\x01\n\x08Operator\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06output\x18\x03 \x01(\x0c\x12\x38\n\x06source\x18\n \x01(\x0b\x32&.penstock.common.proto.ConnectorSourceH\x00\x12\x34\n\x04sink\x18\x0b \x01(\x0b\x32$.penstock.common.proto.ConnectorSinkH\x00\x12\x32\n\x05value\x18\x0c \x01(\x0b\x32!.penstock.common.proto.ArrowValueH\x00\x42\x06\n\x04kind\"\xa2\x02\n\x0f\x43onnectorSource\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x44\n\x07options\x18\x03 \x03(\x0b\x32\x33.penstock.common.proto.ConnectorSource.OptionsEntry\x12\x46\n\x08metadata\x18\x04 \x03(\x0b\x32\x34.penstock.common.proto.ConnectorSource.MetadataEntry\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb4\x01\n\rConnectorSink\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x42\n\x07options\x18\x03 \x03(\x0b\x32\x31.penstock.common.proto.ConnectorSink.OptionsEntry\x12\r\n\x05input\x18\x04 \x01(\x0c\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x19\n\nArrowValue\x12\x0b\n\x03sql\x18\x01 \x01(\t\"\x92\x01\n\x04\x45\x64ge\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12-\n\x04kind\x18\x03 \x01(\x0e\x32\x1f.penstock.common.proto.EdgeKind\x12\x0c\n\x04keys\x18\x04 \x03(\t\x12-\n\x06output\x18\x05 \x01(\x0e\x32\x1d.penstock.common.proto.Output*S\n\x08\x45\x64geKind\x12\x19\n\x15\x45\x44GE_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45\x44GE_KIND_FORWARD\x10\x01\x12\x15\n\x11\x45\x44GE_KIND_SHUFFLE\x10\x02*J\n\x06Output\x12\x16\n\x12OUTPUT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bOUTPUT_ROWS\x10\x01\x12\x17\n\x13OUTPUT_DEAD_LETTERS\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#penstock/common/proto/program.proto\x12\x15penstock.common.proto\"\x9b\x01\n\x07Program\x12*\n\x05nodes\x18\x01 \x03(\x0b\x32\x1b.penstock.common.proto.Node\x12*\n\x05\x65\x64ges\x18\x02 \x03(\x0b\x32\x1b.penstock.common.proto.Edge\x12\x38\n\x08settings\x18\x03 \x01(\x0b\x32&.penstock.common.proto.ProgramSettings\"|\n\x0fProgramSettings\x12\x13\n\x0bparallelism\x18\x01 \x01(\r\x12\x1e\n\x16\x63heckpoint_interval_ms\x18\x02 \x01(\x04\x12\x17\n\x0fupdating_ttl_ms\x18\x03 \x01(\x04\x12\x1b\n\x13\x61llowed_lateness_ms\x18\x04 \x01(\x04\"p\n\x04Node\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x13\n\x0bparallelism\x18\x03 \x01(\r\x12\x32\n\toperators\x18\x04 \x03(\x0b\x32\x1f.penstock.common.proto.Operator\"\xf4\x04\n\x08Operator\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06output\x18\x03 \x01(\x0c\x12\x38\n\x06source\x18\n \x01(\x0b\x32&.penstock.common.proto.ConnectorSourceH\x00\x12\x34\n\x04sink\x18\x0b \x01(\x0b\x32$.penstock.common.proto.ConnectorSinkH\x00\x12\x32\n\x05value\x18\x0c \x01(\x0b\x32!.penstock.common.proto.ArrowValueH\x00\x12.\n\x03key\x18\r \x01(\x0b\x32\x1f.penstock.common.proto.ArrowKeyH\x00\x12I\n\x0ftumbling_window\x18\x0e \x01(\x0b\x32..penstock.common.proto.TumblingWindowAggregateH\x00\x12G\n\x0esliding_window\x18\x0f \x01(\x0b\x32-.penstock.common.proto.SlidingWindowAggregateH\x00\x12G\n\x0esession_window\x18\x10 \x01(\x0b\x32-.penstock.common.proto.SessionWindowAggregateH\x00\x12<\n\x08updating\x18\x11 \x01(\x0b\x32(.penstock.common.proto.UpdatingAggregateH\x00\x12@\n\x0fwindow_function\x18\x12 \x01(\x0b\x32%.penstock.common.proto.WindowFunctionH\x00\x42\x06\n\x04kind\"\xb3\x02\n\x0f\x43onnectorSource\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x44\n\x07options\x18\x03 \x03(\x0b\x32\x33.penstock.common.proto.ConnectorSource.OptionsEntry\x12\x46\n\x08metadata\x18\x04 \x03(\x0b\x32\x34.penstock.common.proto.ConnectorSource.MetadataEntry\x12\x0f\n\x07idle_ms\x18\x05 \x01(\x04\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb4\x01\n\rConnectorSink\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\r\n\x05table\x18\x02 \x01(\t\x12\x42\n\x07options\x18\x03 \x03(\x0b\x32\x31.penstock.common.proto.ConnectorSink.OptionsEntry\x12\r\n\x05input\x18\x04 \x01(\x0c\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"+\n\nArrowValue\x12\x0b\n\x03sql\x18\x01 \x01(\t\x12\x10\n\x08observes\x18\x02 \x01(\x08\"N\n\x08\x41rrowKey\x12\x30\n\x05query\x18\x01 \x01(\x0b\x32!.penstock.common.proto.StageQuery\x12\x10\n\x08observes\x18\x02 \x01(\x08\":\n\x0b\x41ggregation\x12\x0b\n\x03sql\x18\x01 \x01(\t\x12\r\n\x05input\x18\x02 \x01(\x0c\x12\x0f\n\x07partial\x18\x03 \x01(\x0c\"\x91\x01\n\nStageQuery\x12\x0e\n\x06\x62\x65\x66ore\x18\x01 \x01(\t\x12\x37\n\x0b\x61ggregation\x18\x02 \x01(\x0b\x32\".penstock.common.proto.Aggregation\x12+\n\x05stage\x18\x03 \x01(\x0e\x32\x1c.penstock.common.proto.Stage\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\t\"\xa4\x01\n\x17TumblingWindowAggregate\x12\x10\n\x08width_us\x18\x01 \x01(\x04\x12\x13\n\x0blateness_us\x18\x02 \x01(\x04\x12\x30\n\x05merge\x18\x03 \x01(\x0b\x32!.penstock.common.proto.StageQuery\x12\x30\n\x05\x66inal\x18\x04 \x01(\x0b\x32!.penstock.common.proto.StageQuery\"\xb5\x01\n\x16SlidingWindowAggregate\x12\x10\n\x08slide_us\x18\x01 \x01(\x04\x12\x10\n\x08width_us\x18\x02 \x01(\x04\x12\x13\n\x0blateness_us\x18\x03 \x01(\x04\x12\x30\n\x05merge\x18\x04 \x01(\x0b\x32!.penstock.common.proto.StageQuery\x12\x30\n\x05\x66inal\x18\x05 \x01(\x0b\x32!.penstock.common.proto.StageQuery\"\x8c\x01\n\x16SessionWindowAggregate\x12\x0e\n\x06gap_us\x18\x01 \x01(\x04\x12\x30\n\x05merge\x18\x02 \x01(\x0b\x32!.penstock.common.proto.StageQuery\x12\x30\n\x05\x66inal\x18\x03 \x01(\x0b\x32!.penstock.common.proto.StageQuery\"\x87\x01\n\x11UpdatingAggregate\x12\x30\n\x05merge\x18\x01 \x01(\x0b\x32!.penstock.common.proto.StageQuery\x12\x30\n\x05\x66inal\x18\x02 \x01(\x0b\x32!.penstock.common.proto.StageQuery\x12\x0e\n\x06ttl_ms\x18\x03 \x01(\x04\"\x1d\n\x0eWindowFunction\x12\x0b\n\x03sql\x18\x01 \x01(\t\"\x92\x01\n\x04\x45\x64ge\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12-\n\x04kind\x18\x03 \x01(\x0e\x32\x1f.penstock.common.proto.EdgeKind\x12\x0c\n\x04keys\x18\x04 \x03(\t\x12-\n\x06output\x18\x05 \x01(\x0e\x32\x1d.penstock.common.proto.Output*S\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x11\n\rSTAGE_PARTIAL\x10\x01\x12\x0f\n\x0bSTAGE_MERGE\x10\x02\x12\x0f\n\x0bSTAGE_FINAL\x10\x03*S\n\x08\x45\x64geKind\x12\x19\n\x15\x45\x44GE_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45\x44GE_KIND_FORWARD\x10\x01\x12\x15\n\x11\x45\x44GE_KIND_SHUFFLE\x10\x02*J\n\x06Output\x12\x16\n\x12OUTPUT_UNSPECIFIED\x10\x00\x12\x0f\n\x0bOUTPUT_ROWS\x10\x01\x12\x17\n\x13OUTPUT_DEAD_LETTERS\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONNECTORSOURCE_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_CONNECTORSINK_OPTIONSENTRY']._loaded_options = None
   _globals['_CONNECTORSINK_OPTIONSENTRY']._serialized_options = b'8\001'
-  _globals['_EDGEKIND']._serialized_start=1346
-  _globals['_EDGEKIND']._serialized_end=1429
-  _globals['_OUTPUT']._serialized_start=1431
-  _globals['_OUTPUT']._serialized_end=1505
+  _globals['_STAGE']._serialized_start=2729
+  _globals['_STAGE']._serialized_end=2812
+  _globals['_EDGEKIND']._serialized_start=2814
+  _globals['_EDGEKIND']._serialized_end=2897
+  _globals['_OUTPUT']._serialized_start=2899
+  _globals['_OUTPUT']._serialized_end=2973
   _globals['_PROGRAM']._serialized_start=63
   _globals['_PROGRAM']._serialized_end=218
   _globals['_PROGRAMSETTINGS']._serialized_start=220
@@ -48,19 +50,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODE']._serialized_start=346
   _globals['_NODE']._serialized_end=458
   _globals['_OPERATOR']._serialized_start=461
-  _globals['_OPERATOR']._serialized_end=692
-  _globals['_CONNECTORSOURCE']._serialized_start=695
-  _globals['_CONNECTORSOURCE']._serialized_end=985
-  _globals['_CONNECTORSOURCE_OPTIONSENTRY']._serialized_start=890
-  _globals['_CONNECTORSOURCE_OPTIONSENTRY']._serialized_end=936
-  _globals['_CONNECTORSOURCE_METADATAENTRY']._serialized_start=938
-  _globals['_CONNECTORSOURCE_METADATAENTRY']._serialized_end=985
-  _globals['_CONNECTORSINK']._serialized_start=988
-  _globals['_CONNECTORSINK']._serialized_end=1168
-  _globals['_CONNECTORSINK_OPTIONSENTRY']._serialized_start=890
-  _globals['_CONNECTORSINK_OPTIONSENTRY']._serialized_end=936
-  _globals['_ARROWVALUE']._serialized_start=1170
-  _globals['_ARROWVALUE']._serialized_end=1195
-  _globals['_EDGE']._serialized_start=1198
-  _globals['_EDGE']._serialized_end=1344
+  _globals['_OPERATOR']._serialized_end=1089
+  _globals['_CONNECTORSOURCE']._serialized_start=1092
+  _globals['_CONNECTORSOURCE']._serialized_end=1399
+  _globals['_CONNECTORSOURCE_OPTIONSENTRY']._serialized_start=1304
+  _globals['_CONNECTORSOURCE_OPTIONSENTRY']._serialized_end=1350
+  _globals['_CONNECTORSOURCE_METADATAENTRY']._serialized_start=1352
+  _globals['_CONNECTORSOURCE_METADATAENTRY']._serialized_end=1399
+  _globals['_CONNECTORSINK']._serialized_start=1402
+  _globals['_CONNECTORSINK']._serialized_end=1582
+  _globals['_CONNECTORSINK_OPTIONSENTRY']._serialized_start=1304
+  _globals['_CONNECTORSINK_OPTIONSENTRY']._serialized_end=1350
+  _globals['_ARROWVALUE']._serialized_start=1584
+  _globals['_ARROWVALUE']._serialized_end=1627
+  _globals['_ARROWKEY']._serialized_start=1629
+  _globals['_ARROWKEY']._serialized_end=1707
+  _globals['_AGGREGATION']._serialized_start=1709
+  _globals['_AGGREGATION']._serialized_end=1767
+  _globals['_STAGEQUERY']._serialized_start=1770
+  _globals['_STAGEQUERY']._serialized_end=1915
+  _globals['_TUMBLINGWINDOWAGGREGATE']._serialized_start=1918
+  _globals['_TUMBLINGWINDOWAGGREGATE']._serialized_end=2082
+  _globals['_SLIDINGWINDOWAGGREGATE']._serialized_start=2085
+  _globals['_SLIDINGWINDOWAGGREGATE']._serialized_end=2266
+  _globals['_SESSIONWINDOWAGGREGATE']._serialized_start=2269
+  _globals['_SESSIONWINDOWAGGREGATE']._serialized_end=2409
+  _globals['_UPDATINGAGGREGATE']._serialized_start=2412
+  _globals['_UPDATINGAGGREGATE']._serialized_end=2547
+  _globals['_WINDOWFUNCTION']._serialized_start=2549
+  _globals['_WINDOWFUNCTION']._serialized_end=2578
+  _globals['_EDGE']._serialized_start=2581
+  _globals['_EDGE']._serialized_end=2727
 # @@protoc_insertion_point(module_scope)

@@ -19,6 +19,31 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Stage:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Stage.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STAGE_UNSPECIFIED: _Stage.ValueType  # 0
+    STAGE_PARTIAL: _Stage.ValueType  # 1
+    """rows to partial results"""
+    STAGE_MERGE: _Stage.ValueType  # 2
+    """partial results to fewer partial results"""
+    STAGE_FINAL: _Stage.ValueType  # 3
+    """partial results to rows"""
+
+class Stage(_Stage, metaclass=_StageEnumTypeWrapper): ...
+
+STAGE_UNSPECIFIED: Stage.ValueType  # 0
+STAGE_PARTIAL: Stage.ValueType  # 1
+"""rows to partial results"""
+STAGE_MERGE: Stage.ValueType  # 2
+"""partial results to fewer partial results"""
+STAGE_FINAL: Stage.ValueType  # 3
+"""partial results to rows"""
+Global___Stage: _TypeAlias = Stage  # noqa: Y015
+
 class _EdgeKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -161,6 +186,12 @@ class Operator(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     SINK_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    TUMBLING_WINDOW_FIELD_NUMBER: _builtins.int
+    SLIDING_WINDOW_FIELD_NUMBER: _builtins.int
+    SESSION_WINDOW_FIELD_NUMBER: _builtins.int
+    UPDATING_FIELD_NUMBER: _builtins.int
+    WINDOW_FUNCTION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """stable: state is found by it"""
     description: _builtins.str
@@ -172,6 +203,18 @@ class Operator(_message.Message):
     def sink(self) -> Global___ConnectorSink: ...
     @_builtins.property
     def value(self) -> Global___ArrowValue: ...
+    @_builtins.property
+    def key(self) -> Global___ArrowKey: ...
+    @_builtins.property
+    def tumbling_window(self) -> Global___TumblingWindowAggregate: ...
+    @_builtins.property
+    def sliding_window(self) -> Global___SlidingWindowAggregate: ...
+    @_builtins.property
+    def session_window(self) -> Global___SessionWindowAggregate: ...
+    @_builtins.property
+    def updating(self) -> Global___UpdatingAggregate: ...
+    @_builtins.property
+    def window_function(self) -> Global___WindowFunction: ...
     def __init__(
         self,
         *,
@@ -181,12 +224,18 @@ class Operator(_message.Message):
         source: Global___ConnectorSource | None = ...,
         sink: Global___ConnectorSink | None = ...,
         value: Global___ArrowValue | None = ...,
+        key: Global___ArrowKey | None = ...,
+        tumbling_window: Global___TumblingWindowAggregate | None = ...,
+        sliding_window: Global___SlidingWindowAggregate | None = ...,
+        session_window: Global___SessionWindowAggregate | None = ...,
+        updating: Global___UpdatingAggregate | None = ...,
+        window_function: Global___WindowFunction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "sink", b"sink", "source", b"source", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "kind", b"kind", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "kind", b"kind", "output", b"output", "sink", b"sink", "source", b"source", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "key", b"key", "kind", b"kind", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -240,8 +289,11 @@ class ConnectorSource(_message.Message):
     TABLE_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    IDLE_MS_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     table: _builtins.str
+    idle_ms: _builtins.int
+    """a partition that gives no row for so long holds no watermark back; 0: never"""
     @_builtins.property
     def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """secrets as {{ NAME }}, filled in by the worker"""
@@ -257,10 +309,11 @@ class ConnectorSource(_message.Message):
         table: _builtins.str = ...,
         options: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        idle_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "metadata", b"metadata", "options", b"options", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "idle_ms", b"idle_ms", "metadata", b"metadata", "options", b"options", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -323,6 +376,249 @@ class ArrowValue(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SQL_FIELD_NUMBER: _builtins.int
+    OBSERVES_FIELD_NUMBER: _builtins.int
+    sql: _builtins.str
+    observes: _builtins.bool
+    """it observes event times, from which watermarks are made"""
+    def __init__(
+        self,
+        *,
+        sql: _builtins.str = ...,
+        observes: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["observes", b"observes", "sql", b"sql"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArrowValue: _TypeAlias = ArrowValue  # noqa: Y015
+
+@_typing.final
+class ArrowKey(_message.Message):
+    """What is done before a shuffle: a query whose rows, or partial aggregates, are told apart by the edge's keys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_FIELD_NUMBER: _builtins.int
+    OBSERVES_FIELD_NUMBER: _builtins.int
+    observes: _builtins.bool
+    @_builtins.property
+    def query(self) -> Global___StageQuery: ...
+    def __init__(
+        self,
+        *,
+        query: Global___StageQuery | None = ...,
+        observes: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["observes", b"observes", "query", b"query"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArrowKey: _TypeAlias = ArrowKey  # noqa: Y015
+
+@_typing.final
+class Aggregation(_message.Message):
+    """A GROUP BY that Spark computes in stages: SELECT keys…, aggregates… FROM input GROUP BY keys…"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SQL_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    PARTIAL_FIELD_NUMBER: _builtins.int
+    sql: _builtins.str
+    input: _builtins.bytes
+    """Arrow IPC schema of the rows that it is of"""
+    partial: _builtins.bytes
+    """Arrow IPC schema of its partial results: the keys, then what the aggregates hold"""
+    def __init__(
+        self,
+        *,
+        sql: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        partial: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "partial", b"partial", "sql", b"sql"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Aggregation: _TypeAlias = Aggregation  # noqa: Y015
+
+@_typing.final
+class StageQuery(_message.Message):
+    """Spark SQL over `input`, then perhaps a stage of an aggregation, then perhaps SQL over what that gives."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AGGREGATION_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    before: _builtins.str
+    """empty: the rows as they come in"""
+    stage: Global___Stage.ValueType
+    after: _builtins.str
+    """empty: the rows as they are"""
+    @_builtins.property
+    def aggregation(self) -> Global___Aggregation: ...
+    def __init__(
+        self,
+        *,
+        before: _builtins.str = ...,
+        aggregation: Global___Aggregation | None = ...,
+        stage: Global___Stage.ValueType = ...,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["aggregation", b"aggregation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "aggregation", b"aggregation", "before", b"before", "stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StageQuery: _TypeAlias = StageQuery  # noqa: Y015
+
+@_typing.final
+class TumblingWindowAggregate(_message.Message):
+    """Windows of one width, one after the other; `_window` is where a window begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WIDTH_US_FIELD_NUMBER: _builtins.int
+    LATENESS_US_FIELD_NUMBER: _builtins.int
+    MERGE_FIELD_NUMBER: _builtins.int
+    FINAL_FIELD_NUMBER: _builtins.int
+    width_us: _builtins.int
+    lateness_us: _builtins.int
+    """how long a closed window can still be corrected; its results are then changes"""
+    @_builtins.property
+    def merge(self) -> Global___StageQuery: ...
+    @_builtins.property
+    def final(self) -> Global___StageQuery: ...
+    def __init__(
+        self,
+        *,
+        width_us: _builtins.int = ...,
+        lateness_us: _builtins.int = ...,
+        merge: Global___StageQuery | None = ...,
+        final: Global___StageQuery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "lateness_us", b"lateness_us", "merge", b"merge", "width_us", b"width_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TumblingWindowAggregate: _TypeAlias = TumblingWindowAggregate  # noqa: Y015
+
+@_typing.final
+class SlidingWindowAggregate(_message.Message):
+    """Windows that overlap, made of panes; `_window` is where a pane begins, and for `final` where a window begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLIDE_US_FIELD_NUMBER: _builtins.int
+    WIDTH_US_FIELD_NUMBER: _builtins.int
+    LATENESS_US_FIELD_NUMBER: _builtins.int
+    MERGE_FIELD_NUMBER: _builtins.int
+    FINAL_FIELD_NUMBER: _builtins.int
+    slide_us: _builtins.int
+    width_us: _builtins.int
+    lateness_us: _builtins.int
+    @_builtins.property
+    def merge(self) -> Global___StageQuery: ...
+    @_builtins.property
+    def final(self) -> Global___StageQuery: ...
+    def __init__(
+        self,
+        *,
+        slide_us: _builtins.int = ...,
+        width_us: _builtins.int = ...,
+        lateness_us: _builtins.int = ...,
+        merge: Global___StageQuery | None = ...,
+        final: Global___StageQuery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "lateness_us", b"lateness_us", "merge", b"merge", "slide_us", b"slide_us", "width_us", b"width_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SlidingWindowAggregate: _TypeAlias = SlidingWindowAggregate  # noqa: Y015
+
+@_typing.final
+class SessionWindowAggregate(_message.Message):
+    """Windows that end when a key has been quiet for a gap; `_window` and `_window_end` are their ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GAP_US_FIELD_NUMBER: _builtins.int
+    MERGE_FIELD_NUMBER: _builtins.int
+    FINAL_FIELD_NUMBER: _builtins.int
+    gap_us: _builtins.int
+    @_builtins.property
+    def merge(self) -> Global___StageQuery:
+        """joins what touches, and hashes the keys into `_hash`"""
+
+    @_builtins.property
+    def final(self) -> Global___StageQuery: ...
+    def __init__(
+        self,
+        *,
+        gap_us: _builtins.int = ...,
+        merge: Global___StageQuery | None = ...,
+        final: Global___StageQuery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "gap_us", b"gap_us", "merge", b"merge"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionWindowAggregate: _TypeAlias = SessionWindowAggregate  # noqa: Y015
+
+@_typing.final
+class UpdatingAggregate(_message.Message):
+    """Keyed state whose results are changes: what was `final` of a key's rows is replaced by what is now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    FINAL_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    ttl_ms: _builtins.int
+    """0: as the worker's settings say"""
+    @_builtins.property
+    def merge(self) -> Global___StageQuery:
+        """the rows kept for a key from those so far and new ones, with the keys' hash `_hash`"""
+
+    @_builtins.property
+    def final(self) -> Global___StageQuery: ...
+    def __init__(
+        self,
+        *,
+        merge: Global___StageQuery | None = ...,
+        final: Global___StageQuery | None = ...,
+        ttl_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdatingAggregate: _TypeAlias = UpdatingAggregate  # noqa: Y015
+
+@_typing.final
+class WindowFunction(_message.Message):
+    """A query over all rows of one event time, which is complete when the watermark has passed it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SQL_FIELD_NUMBER: _builtins.int
     sql: _builtins.str
     def __init__(
         self,
@@ -335,7 +631,7 @@ class ArrowValue(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ArrowValue: _TypeAlias = ArrowValue  # noqa: Y015
+Global___WindowFunction: _TypeAlias = WindowFunction  # noqa: Y015
 
 @_typing.final
 class Edge(_message.Message):

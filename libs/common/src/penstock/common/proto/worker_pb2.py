@@ -27,37 +27,49 @@ from penstock.common.proto import jobs_pb2 as penstock_dot_common_dot_proto_dot_
 from penstock.common.proto import program_pb2 as penstock_dot_common_dot_proto_dot_program__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"penstock/common/proto/worker.proto\x12\x15penstock.common.proto\x1a&penstock/common/proto/controller.proto\x1a penstock/common/proto/jobs.proto\x1a#penstock/common/proto/program.proto\"\xc1\x01\n\x15StartExecutionRequest\x12-\n\x03job\x18\x01 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12\x13\n\x0bpipeline_id\x18\x02 \x01(\t\x12/\n\x07program\x18\x03 \x01(\x0b\x32\x1e.penstock.common.proto.Program\x12\x33\n\x05tasks\x18\x04 \x03(\x0b\x32$.penstock.common.proto.TaskPlacement\"\x18\n\x16StartExecutionResponse\"c\n\rTaskPlacement\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x1b.penstock.common.proto.Task\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x03 \x01(\t\"t\n\x14StopExecutionRequest\x12-\n\x03job\x18\x01 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12-\n\x04mode\x18\x02 \x01(\x0e\x32\x1f.penstock.common.proto.StopMode\"\x17\n\x15StopExecutionResponse\"\x13\n\x11GetMetricsRequest\"M\n\x12GetMetricsResponse\x12\x37\n\x08subtasks\x18\x01 \x03(\x0b\x32%.penstock.common.proto.SubtaskMetrics\"\x12\n\x10GetStatusRequest\"\x87\x01\n\x11GetStatusResponse\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12-\n\x03job\x18\x02 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12\x30\n\x05tasks\x18\x03 \x03(\x0b\x32!.penstock.common.proto.TaskStatus\"h\n\nTaskStatus\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x1b.penstock.common.proto.Task\x12/\n\x05state\x18\x02 \x01(\x0e\x32 .penstock.common.proto.TaskState*V\n\x08StopMode\x12\x19\n\x15STOP_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12STOP_MODE_GRACEFUL\x10\x01\x12\x17\n\x13STOP_MODE_IMMEDIATE\x10\x02*\x88\x01\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13TASK_STATE_STARTING\x10\x01\x12\x16\n\x12TASK_STATE_RUNNING\x10\x02\x12\x17\n\x13TASK_STATE_FINISHED\x10\x03\x12\x15\n\x11TASK_STATE_FAILED\x10\x04\x32\xad\x03\n\rWorkerService\x12m\n\x0eStartExecution\x12,.penstock.common.proto.StartExecutionRequest\x1a-.penstock.common.proto.StartExecutionResponse\x12j\n\rStopExecution\x12+.penstock.common.proto.StopExecutionRequest\x1a,.penstock.common.proto.StopExecutionResponse\x12\x61\n\nGetMetrics\x12(.penstock.common.proto.GetMetricsRequest\x1a).penstock.common.proto.GetMetricsResponse\x12^\n\tGetStatus\x12\'.penstock.common.proto.GetStatusRequest\x1a(.penstock.common.proto.GetStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"penstock/common/proto/worker.proto\x12\x15penstock.common.proto\x1a&penstock/common/proto/controller.proto\x1a penstock/common/proto/jobs.proto\x1a#penstock/common/proto/program.proto\"\xfa\x01\n\x15StartExecutionRequest\x12-\n\x03job\x18\x01 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12\x13\n\x0bpipeline_id\x18\x02 \x01(\t\x12/\n\x07program\x18\x03 \x01(\x0b\x32\x1e.penstock.common.proto.Program\x12\x33\n\x05tasks\x18\x04 \x03(\x0b\x32$.penstock.common.proto.TaskPlacement\x12\x37\n\x0b\x63heckpoints\x18\x05 \x01(\x0b\x32\".penstock.common.proto.Checkpoints\"\x18\n\x16StartExecutionResponse\"@\n\x0b\x43heckpoints\x12\x0b\n\x03url\x18\x01 \x01(\t\x12\x0f\n\x07restore\x18\x02 \x01(\t\x12\x13\n\x0brestore_url\x18\x03 \x01(\t\"w\n\x11\x43heckpointRequest\x12-\n\x03job\x18\x01 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x11\n\tmin_epoch\x18\x03 \x01(\x04\x12\x11\n\tthen_stop\x18\x04 \x01(\x08\"\x14\n\x12\x43heckpointResponse\"\x81\x01\n\rCommitRequest\x12-\n\x03job\x18\x01 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x32\n\x07\x63ommits\x18\x03 \x03(\x0b\x32!.penstock.common.proto.TaskCommit\"\x10\n\x0e\x43ommitResponse\"Z\n\nTaskCommit\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x1b.penstock.common.proto.Task\x12\x13\n\x0boperator_id\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"c\n\rTaskPlacement\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x1b.penstock.common.proto.Task\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61ta_address\x18\x03 \x01(\t\"t\n\x14StopExecutionRequest\x12-\n\x03job\x18\x01 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12-\n\x04mode\x18\x02 \x01(\x0e\x32\x1f.penstock.common.proto.StopMode\"\x17\n\x15StopExecutionResponse\"\x13\n\x11GetMetricsRequest\"M\n\x12GetMetricsResponse\x12\x37\n\x08subtasks\x18\x01 \x03(\x0b\x32%.penstock.common.proto.SubtaskMetrics\"\x12\n\x10GetStatusRequest\"\x87\x01\n\x11GetStatusResponse\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12-\n\x03job\x18\x02 \x01(\x0b\x32 .penstock.common.proto.TaskOwner\x12\x30\n\x05tasks\x18\x03 \x03(\x0b\x32!.penstock.common.proto.TaskStatus\"h\n\nTaskStatus\x12)\n\x04task\x18\x01 \x01(\x0b\x32\x1b.penstock.common.proto.Task\x12/\n\x05state\x18\x02 \x01(\x0e\x32 .penstock.common.proto.TaskState*V\n\x08StopMode\x12\x19\n\x15STOP_MODE_UNSPECIFIED\x10\x00\x12\x16\n\x12STOP_MODE_GRACEFUL\x10\x01\x12\x17\n\x13STOP_MODE_IMMEDIATE\x10\x02*\x88\x01\n\tTaskState\x12\x1a\n\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13TASK_STATE_STARTING\x10\x01\x12\x16\n\x12TASK_STATE_RUNNING\x10\x02\x12\x17\n\x13TASK_STATE_FINISHED\x10\x03\x12\x15\n\x11TASK_STATE_FAILED\x10\x04\x32\xe7\x04\n\rWorkerService\x12m\n\x0eStartExecution\x12,.penstock.common.proto.StartExecutionRequest\x1a-.penstock.common.proto.StartExecutionResponse\x12\x61\n\nCheckpoint\x12(.penstock.common.proto.CheckpointRequest\x1a).penstock.common.proto.CheckpointResponse\x12U\n\x06\x43ommit\x12$.penstock.common.proto.CommitRequest\x1a%.penstock.common.proto.CommitResponse\x12j\n\rStopExecution\x12+.penstock.common.proto.StopExecutionRequest\x1a,.penstock.common.proto.StopExecutionResponse\x12\x61\n\nGetMetrics\x12(.penstock.common.proto.GetMetricsRequest\x1a).penstock.common.proto.GetMetricsResponse\x12^\n\tGetStatus\x12\'.penstock.common.proto.GetStatusRequest\x1a(.penstock.common.proto.GetStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'penstock.common.proto.worker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STOPMODE']._serialized_start=1002
-  _globals['_STOPMODE']._serialized_end=1088
-  _globals['_TASKSTATE']._serialized_start=1091
-  _globals['_TASKSTATE']._serialized_end=1227
+  _globals['_STOPMODE']._serialized_start=1510
+  _globals['_STOPMODE']._serialized_end=1596
+  _globals['_TASKSTATE']._serialized_start=1599
+  _globals['_TASKSTATE']._serialized_end=1735
   _globals['_STARTEXECUTIONREQUEST']._serialized_start=173
-  _globals['_STARTEXECUTIONREQUEST']._serialized_end=366
-  _globals['_STARTEXECUTIONRESPONSE']._serialized_start=368
-  _globals['_STARTEXECUTIONRESPONSE']._serialized_end=392
-  _globals['_TASKPLACEMENT']._serialized_start=394
-  _globals['_TASKPLACEMENT']._serialized_end=493
-  _globals['_STOPEXECUTIONREQUEST']._serialized_start=495
-  _globals['_STOPEXECUTIONREQUEST']._serialized_end=611
-  _globals['_STOPEXECUTIONRESPONSE']._serialized_start=613
-  _globals['_STOPEXECUTIONRESPONSE']._serialized_end=636
-  _globals['_GETMETRICSREQUEST']._serialized_start=638
-  _globals['_GETMETRICSREQUEST']._serialized_end=657
-  _globals['_GETMETRICSRESPONSE']._serialized_start=659
-  _globals['_GETMETRICSRESPONSE']._serialized_end=736
-  _globals['_GETSTATUSREQUEST']._serialized_start=738
-  _globals['_GETSTATUSREQUEST']._serialized_end=756
-  _globals['_GETSTATUSRESPONSE']._serialized_start=759
-  _globals['_GETSTATUSRESPONSE']._serialized_end=894
-  _globals['_TASKSTATUS']._serialized_start=896
-  _globals['_TASKSTATUS']._serialized_end=1000
-  _globals['_WORKERSERVICE']._serialized_start=1230
-  _globals['_WORKERSERVICE']._serialized_end=1659
+  _globals['_STARTEXECUTIONREQUEST']._serialized_end=423
+  _globals['_STARTEXECUTIONRESPONSE']._serialized_start=425
+  _globals['_STARTEXECUTIONRESPONSE']._serialized_end=449
+  _globals['_CHECKPOINTS']._serialized_start=451
+  _globals['_CHECKPOINTS']._serialized_end=515
+  _globals['_CHECKPOINTREQUEST']._serialized_start=517
+  _globals['_CHECKPOINTREQUEST']._serialized_end=636
+  _globals['_CHECKPOINTRESPONSE']._serialized_start=638
+  _globals['_CHECKPOINTRESPONSE']._serialized_end=658
+  _globals['_COMMITREQUEST']._serialized_start=661
+  _globals['_COMMITREQUEST']._serialized_end=790
+  _globals['_COMMITRESPONSE']._serialized_start=792
+  _globals['_COMMITRESPONSE']._serialized_end=808
+  _globals['_TASKCOMMIT']._serialized_start=810
+  _globals['_TASKCOMMIT']._serialized_end=900
+  _globals['_TASKPLACEMENT']._serialized_start=902
+  _globals['_TASKPLACEMENT']._serialized_end=1001
+  _globals['_STOPEXECUTIONREQUEST']._serialized_start=1003
+  _globals['_STOPEXECUTIONREQUEST']._serialized_end=1119
+  _globals['_STOPEXECUTIONRESPONSE']._serialized_start=1121
+  _globals['_STOPEXECUTIONRESPONSE']._serialized_end=1144
+  _globals['_GETMETRICSREQUEST']._serialized_start=1146
+  _globals['_GETMETRICSREQUEST']._serialized_end=1165
+  _globals['_GETMETRICSRESPONSE']._serialized_start=1167
+  _globals['_GETMETRICSRESPONSE']._serialized_end=1244
+  _globals['_GETSTATUSREQUEST']._serialized_start=1246
+  _globals['_GETSTATUSREQUEST']._serialized_end=1264
+  _globals['_GETSTATUSRESPONSE']._serialized_start=1267
+  _globals['_GETSTATUSRESPONSE']._serialized_end=1402
+  _globals['_TASKSTATUS']._serialized_start=1404
+  _globals['_TASKSTATUS']._serialized_end=1508
+  _globals['_WORKERSERVICE']._serialized_start=1738
+  _globals['_WORKERSERVICE']._serialized_end=2353
 # @@protoc_insertion_point(module_scope)

@@ -72,6 +72,7 @@ class StartExecutionRequest(_message.Message):
     PIPELINE_ID_FIELD_NUMBER: _builtins.int
     PROGRAM_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
     pipeline_id: _builtins.str
     @_builtins.property
     def job(self) -> _controller_pb2.TaskOwner: ...
@@ -83,6 +84,10 @@ class StartExecutionRequest(_message.Message):
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskPlacement]:
         """of all workers"""
 
+    @_builtins.property
+    def checkpoints(self) -> Global___Checkpoints:
+        """unset: the job has none, and its tasks end with their sources"""
+
     def __init__(
         self,
         *,
@@ -90,10 +95,11 @@ class StartExecutionRequest(_message.Message):
         pipeline_id: _builtins.str = ...,
         program: _program_pb2.Program | None = ...,
         tasks: _abc.Iterable[Global___TaskPlacement] | None = ...,
+        checkpoints: Global___Checkpoints | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "program", b"program"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints", "job", b"job", "program", b"program"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "pipeline_id", b"pipeline_id", "program", b"program", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints", "job", b"job", "pipeline_id", b"pipeline_id", "program", b"program", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -113,6 +119,156 @@ class StartExecutionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StartExecutionResponse: _TypeAlias = StartExecutionResponse  # noqa: Y015
+
+@_typing.final
+class Checkpoints(_message.Message):
+    """With checkpoints a task that has no more rows waits for the last checkpoint, and then ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    RESTORE_FIELD_NUMBER: _builtins.int
+    RESTORE_URL_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """the job's folder"""
+    restore: _builtins.str
+    """the metadata to start from; empty: from the beginning"""
+    restore_url: _builtins.str
+    """the folder that it is in, when that is another job's"""
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+        restore: _builtins.str = ...,
+        restore_url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["restore", b"restore", "restore_url", b"restore_url", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Checkpoints: _TypeAlias = Checkpoints  # noqa: Y015
+
+@_typing.final
+class CheckpointRequest(_message.Message):
+    """Barriers go into the stream at the sources that this worker has. The same epoch again changes nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    MIN_EPOCH_FIELD_NUMBER: _builtins.int
+    THEN_STOP_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    min_epoch: _builtins.int
+    """files that only older epochs have may be gone"""
+    then_stop: _builtins.bool
+    """the sources give no rows after it, and all tasks end with it"""
+    @_builtins.property
+    def job(self) -> _controller_pb2.TaskOwner: ...
+    def __init__(
+        self,
+        *,
+        job: _controller_pb2.TaskOwner | None = ...,
+        epoch: _builtins.int = ...,
+        min_epoch: _builtins.int = ...,
+        then_stop: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "job", b"job", "min_epoch", b"min_epoch", "then_stop", b"then_stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointRequest: _TypeAlias = CheckpointRequest  # noqa: Y015
+
+@_typing.final
+class CheckpointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointResponse: _TypeAlias = CheckpointResponse  # noqa: Y015
+
+@_typing.final
+class CommitRequest(_message.Message):
+    """The epoch can be restored: what sinks have staged for it is to be seen. Any number of times."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    COMMITS_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    @_builtins.property
+    def job(self) -> _controller_pb2.TaskOwner: ...
+    @_builtins.property
+    def commits(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskCommit]:
+        """those of this worker's tasks"""
+
+    def __init__(
+        self,
+        *,
+        job: _controller_pb2.TaskOwner | None = ...,
+        epoch: _builtins.int = ...,
+        commits: _abc.Iterable[Global___TaskCommit] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commits", b"commits", "epoch", b"epoch", "job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitRequest: _TypeAlias = CommitRequest  # noqa: Y015
+
+@_typing.final
+class CommitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitResponse: _TypeAlias = CommitResponse  # noqa: Y015
+
+@_typing.final
+class TaskCommit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    OPERATOR_ID_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    operator_id: _builtins.str
+    data: _builtins.bytes
+    @_builtins.property
+    def task(self) -> _controller_pb2.Task: ...
+    def __init__(
+        self,
+        *,
+        task: _controller_pb2.Task | None = ...,
+        operator_id: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "operator_id", b"operator_id", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCommit: _TypeAlias = TaskCommit  # noqa: Y015
 
 @_typing.final
 class TaskPlacement(_message.Message):

@@ -40,6 +40,16 @@ class WorkerServiceStub:
                 request_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.StartExecutionRequest.SerializeToString,
                 response_deserializer=penstock_dot_common_dot_proto_dot_worker__pb2.StartExecutionResponse.FromString,
                 _registered_method=True)
+        self.Checkpoint = channel.unary_unary(
+                '/penstock.common.proto.WorkerService/Checkpoint',
+                request_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.CheckpointRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_worker__pb2.CheckpointResponse.FromString,
+                _registered_method=True)
+        self.Commit = channel.unary_unary(
+                '/penstock.common.proto.WorkerService/Commit',
+                request_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.CommitRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_worker__pb2.CommitResponse.FromString,
+                _registered_method=True)
         self.StopExecution = channel.unary_unary(
                 '/penstock.common.proto.WorkerService/StopExecution',
                 request_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.StopExecutionRequest.SerializeToString,
@@ -62,6 +72,18 @@ class WorkerServiceServicer:
     """
 
     def StartExecution(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Checkpoint(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Commit(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -92,6 +114,16 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.StartExecution,
                     request_deserializer=penstock_dot_common_dot_proto_dot_worker__pb2.StartExecutionRequest.FromString,
                     response_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.StartExecutionResponse.SerializeToString,
+            ),
+            'Checkpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.Checkpoint,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_worker__pb2.CheckpointRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.CheckpointResponse.SerializeToString,
+            ),
+            'Commit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Commit,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_worker__pb2.CommitRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_worker__pb2.CommitResponse.SerializeToString,
             ),
             'StopExecution': grpc.unary_unary_rpc_method_handler(
                     servicer.StopExecution,
@@ -137,6 +169,60 @@ class WorkerService:
             '/penstock.common.proto.WorkerService/StartExecution',
             penstock_dot_common_dot_proto_dot_worker__pb2.StartExecutionRequest.SerializeToString,
             penstock_dot_common_dot_proto_dot_worker__pb2.StartExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Checkpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.WorkerService/Checkpoint',
+            penstock_dot_common_dot_proto_dot_worker__pb2.CheckpointRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_worker__pb2.CheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Commit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.WorkerService/Commit',
+            penstock_dot_common_dot_proto_dot_worker__pb2.CommitRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_worker__pb2.CommitResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,8 @@ class WorkerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
     StartExecution: _grpc.UnaryUnaryMultiCallable[_worker_pb2.StartExecutionRequest, _worker_pb2.StartExecutionResponse]
+    Checkpoint: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CheckpointRequest, _worker_pb2.CheckpointResponse]
+    Commit: _grpc.UnaryUnaryMultiCallable[_worker_pb2.CommitRequest, _worker_pb2.CommitResponse]
     StopExecution: _grpc.UnaryUnaryMultiCallable[_worker_pb2.StopExecutionRequest, _worker_pb2.StopExecutionResponse]
     GetMetrics: _grpc.UnaryUnaryMultiCallable[_worker_pb2.GetMetricsRequest, _worker_pb2.GetMetricsResponse]
     GetStatus: _grpc.UnaryUnaryMultiCallable[_worker_pb2.GetStatusRequest, _worker_pb2.GetStatusResponse]
@@ -44,6 +46,8 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartExecution: _aio.UnaryUnaryMultiCallable[_worker_pb2.StartExecutionRequest, _worker_pb2.StartExecutionResponse]  # type: ignore[assignment]
+    Checkpoint: _aio.UnaryUnaryMultiCallable[_worker_pb2.CheckpointRequest, _worker_pb2.CheckpointResponse]  # type: ignore[assignment]
+    Commit: _aio.UnaryUnaryMultiCallable[_worker_pb2.CommitRequest, _worker_pb2.CommitResponse]  # type: ignore[assignment]
     StopExecution: _aio.UnaryUnaryMultiCallable[_worker_pb2.StopExecutionRequest, _worker_pb2.StopExecutionResponse]  # type: ignore[assignment]
     GetMetrics: _aio.UnaryUnaryMultiCallable[_worker_pb2.GetMetricsRequest, _worker_pb2.GetMetricsResponse]  # type: ignore[assignment]
     GetStatus: _aio.UnaryUnaryMultiCallable[_worker_pb2.GetStatusRequest, _worker_pb2.GetStatusResponse]  # type: ignore[assignment]
@@ -57,6 +61,20 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_pb2.StartExecutionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_pb2.StartExecutionResponse, _abc.Awaitable[_worker_pb2.StartExecutionResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Checkpoint(
+        self,
+        request: _worker_pb2.CheckpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_pb2.CheckpointResponse, _abc.Awaitable[_worker_pb2.CheckpointResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Commit(
+        self,
+        request: _worker_pb2.CommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_worker_pb2.CommitResponse, _abc.Awaitable[_worker_pb2.CommitResponse]]: ...
 
     @_abc_1.abstractmethod
     def StopExecution(
