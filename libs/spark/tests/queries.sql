@@ -43,6 +43,11 @@ SELECT id, d + 3 AS p, datediff(d, DATE '2024-02-01') AS q, last_day(d) AS r, da
 SELECT id, ts + INTERVAL '1 2:30' DAY TO MINUTE AS p, ts - TIMESTAMP_NTZ '2024-02-29 00:00:00' AS q, hour(ts) AS h,
     unix_micros(CAST(ts AS TIMESTAMP)) AS u, d - INTERVAL '1' MONTH AS m, INTERVAL '1' DAY * k AS i FROM a;
 
+-- timestamps_moved_by_intervals
+SELECT id, ts - INTERVAL '90' SECOND AS a, CAST(ts AS TIMESTAMP) + INTERVAL '1' DAY * k AS b, ts + INTERVAL '1' MONTH AS c,
+    ts + make_dt_interval(-700000, 1, 2, -5.5) AS d, ts - make_interval(0, 1, 0, k, 1) AS e, d + INTERVAL '2' HOUR AS f
+    FROM a WHERE ts + INTERVAL '1' DAY > TIMESTAMP_NTZ '2024-02-29 23:45:00';
+
 -- time_of_day
 SELECT id, CAST(ts AS TIME) AS t, CAST(ts AS TIME) > TIME '00:10:00' AS late FROM a;
 

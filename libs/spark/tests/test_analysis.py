@@ -16,10 +16,10 @@ def rows(*values: tuple[int | None, str | None]) -> pa.RecordBatch:
 
 
 async def test_schema_of_a_query_is_what_it_returns(engine: Engine) -> None:
-    analysis = await engine.analyse(
+    schema = await engine.schema_of(
         "SELECT x * 2.5 AS y, s, cast(at AS timestamp_ltz) AS z, count(*) FROM rows GROUP BY ALL", {"rows": SCHEMA}
     )
-    assert analysis.schema == pa.schema(
+    assert schema == pa.schema(
         [
             ("y", pa.decimal128(23, 1)),
             ("s", pa.string()),
@@ -45,7 +45,7 @@ async def test_wrong_sql_is_the_users_error_with_its_position(
     engine: Engine, sql: str, error_class: str, line: int, column: int
 ) -> None:
     with pytest.raises(SqlError) as wrong:
-        await engine.analyse(sql, {"rows": SCHEMA})
+        await engine.schema_of(sql, {"rows": SCHEMA})
     assert wrong.value.error_class == error_class
     assert wrong.value.position == Position(line, column)
     assert wrong.value.sql == sql

@@ -43,7 +43,7 @@ async def test_callers_hear_of_a_killed_jvm_within_two_seconds() -> None:
         assert lost.retry is RetryHint.BACKOFF
         assert "killed by signal 9" in lost.message
     with pytest.raises(EngineLost, match="killed by signal 9"):
-        await engine.analyse("SELECT x FROM a", {"a": NUMBERS})
+        await engine.schema_of("SELECT x FROM a", {"a": NUMBERS})
     with pytest.raises(EngineLost, match="killed by signal 9"):
         await fragments[0].run(batch)
     await engine.close()
@@ -251,7 +251,7 @@ async def test_earlier_java_keeps_a_class_data_archive(earlier_java: Path, tmp_p
     plan = LaunchPlan.prepare(spark_settings(java_home=str(earlier_java), cache_dir=str(tmp_path / "cache")))
     for _ in range(2):
         async with await Engine.start(plan.settings) as engine:
-            assert (await engine.analyse("SELECT x FROM a", {"a": NUMBERS})).schema.names == ["x"]
+            assert (await engine.schema_of("SELECT x FROM a", {"a": NUMBERS})).names == ["x"]
         assert plan.class_cache.path.suffix == ".jsa"
         assert plan.class_cache.use_options() == (f"-XX:SharedArchiveFile={plan.class_cache.path}",)
 
@@ -280,4 +280,4 @@ async def test_class_cache_that_is_damaged_is_passed_over(tmp_path: Path) -> Non
     plan = LaunchPlan.prepare(spark_settings(cache_dir=str(tmp_path)))
     plan.class_cache.path.write_bytes(b"not a cache")
     async with await Engine.start(plan.settings) as engine:
-        assert (await engine.analyse("SELECT x FROM a", {"a": NUMBERS})).schema.names == ["x"]
+        assert (await engine.schema_of("SELECT x FROM a", {"a": NUMBERS})).names == ["x"]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 import pytest_asyncio
 
-from penstock.spark import DataError, Engine, FragmentSpec, Mode
+from penstock.spark import AggregationStage, DataError, Engine, FragmentSpec, Mode, StageName
 from penstock.spark.standalone import cluster_settings, standalone_cluster
+from penstock.spark.testing import assert_same_rows
 
 _START = datetime(2024, 2, 28, 23, 30)  # noqa: DTZ001 - timestamps without a zone are under test
 
@@ -71,6 +70,7 @@ def batches(rows: Sequence[dict[str, object]], schema: pa.Schema, size: int) -> 
     return [pa.RecordBatch.from_pylist(list(rows[start : start + size]), schema) for start in starts]
 
 
+KEYED = pa.schema([("k", pa.int32()), ("v", pa.int64())])
 SCHEMAS = {"a": FACTS, "b": NAMES, "e": FACTS}
 INPUTS = (
     batches([fact(i) for i in range(300)], FACTS, 90),
@@ -121,39 +121,6 @@ def narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(batch.to_pylist(), schema)
 
 
-def close(one: Any, other: Any) -> bool:
-    """Equal, but for what the order of a sum does to a float."""
-    match one, other:
-        case float(), float():
-            return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
-        case dict(), dict():
-            return one.keys() == other.keys() and all(close(value, other[key]) for key, value in one.items())
-        case (list(), list()) | (tuple(), tuple()):
-            return len(one) == len(other) and all(map(close, one, other))
-        case _:
-            return type(one) is type(other) and bool(one == other)
-
-
-def place(value: Any) -> str:
-    """A text to sort rows by, in which floats that are close are the same."""
-    match value:
-        case float():
-            return f"{value:.5g}"
-        case dict():
-            return str([place(inner) for inner in value.values()])
-        case list() | tuple():
-            return str([place(inner) for inner in value])
-        case _:
-            return repr(value)
-
-
-def assert_same(expected: pa.RecordBatch, actual: pa.RecordBatch, ordered: bool) -> None:
-    assert actual.schema == expected.schema
-    one, other = (rows if ordered else sorted(rows, key=place) for rows in (expected.to_pylist(), actual.to_pylist()))
-    assert len(one) == len(other)
-    assert [pair for pair in zip(one, other, strict=True) if not close(*pair)] == []
-
-
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.title)
 async def test_modes_give_the_same_rows(engine: Engine, cluster_engine: Engine, case: Case) -> None:
     direct, job, remote = await asyncio.gather(
@@ -162,12 +129,12 @@ async def test_modes_give_the_same_rows(engine: Engine, cluster_engine: Engine, 
     assert (sum(part.num_rows for part in direct) == 0) == case.empty
     for expected, *others in zip(direct, job, remote, strict=True):
         for actual in others:
-            assert_same(expected, actual, case.ordered)
+            assert_same_rows(expected, actual, case.ordered)
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.title)
 async def test_inputs_narrowed_to_what_is_used_give_the_same_rows(engine: Engine, case: Case) -> None:
-    used = (await engine.analyse(case.sql, SCHEMAS)).used
+    used = await engine.used_by(case.sql, SCHEMAS)
     expected = await results(engine, case, Mode.DIRECT)
     async with await engine.plan(replace(case.spec(Mode.DIRECT), inputs=used)) as fragment:
         inputs = [
@@ -175,7 +142,7 @@ async def test_inputs_narrowed_to_what_is_used_give_the_same_rows(engine: Engine
         ]
         actual = await fragment.run(*inputs)
     for one, other in zip(expected, actual, strict=True):
-        assert_same(one, other, case.ordered)
+        assert_same_rows(one, other, case.ordered)
 
 
 @pytest.mark.parametrize(
@@ -205,3 +172,20 @@ async def test_row_that_fails_is_the_users_error_in_every_mode(
             (result,) = await fragment.run(INPUTS[0][0].slice(0, 10))  # none of which passes the filter
             assert result.num_rows == 0
     assert places == [places[0]] * 3
+
+
+@pytest.mark.parametrize("stage", StageName)
+async def test_stage_of_an_aggregation_is_the_same_whatever_the_master(
+    engine: Engine, cluster_engine: Engine, stage: StageName
+) -> None:
+    aggregation = AggregationStage("SELECT k, sum(v) AS v FROM input GROUP BY k", KEYED, stage)
+    rows = KEYED if stage is StageName.PARTIAL else (await engine.analyse_aggregation(aggregation.sql, KEYED)).partial
+    spec = FragmentSpec("", {"rows": rows}, aggregation=aggregation, after="SELECT * FROM input WHERE k > 0")
+    batch = pa.RecordBatch.from_pylist([{name: i % 5 for name in rows.names} for i in range(20)], rows)
+    results: list[pa.RecordBatch] = []
+    for where, mode in ((engine, Mode.DIRECT), (engine, Mode.JOB), (cluster_engine, None)):
+        async with await where.plan(replace(spec, mode=mode)) as fragment:
+            results += await fragment.run(batch)
+    assert results[0].num_rows == 4
+    for result in results[1:]:
+        assert_same_rows(results[0], result, ordered=False)

@@ -205,3 +205,25 @@ async def test_null_in_a_not_null_column_is_refused(engine: Engine) -> None:
     async with await engine.plan(FragmentSpec("SELECT x FROM rows", {"rows": schema})) as fragment:
         with pytest.raises(ValueError, match="declared not null"):
             await fragment.run(batch)
+
+
+@pytest.mark.parametrize(
+    ("kind", "two"),
+    [
+        (pa.bool_(), [True, False]), (pa.int8(), [1, 2]), (pa.int16(), [1, 2]), (pa.int32(), [1, 2]),
+        (pa.int64(), [1, 2]), (pa.float32(), [0.5, 2]), (pa.float64(), [0.1, 2]), (pa.string(), ["a", "long enough"]),
+        (pa.date32(), [1, 2]), (pa.timestamp("us"), [1, 2]), (pa.timestamp("us", "UTC"), [1, 2]),
+        (pa.binary(), [b"a", b""]), (pa.decimal128(9, 2), [Decimal(1), Decimal(2)]), (pa.list_(pa.int64()), [[1], []]),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_batches_of_a_run_have_their_own_values_and_nulls(
+    engine: Engine, kind: pa.DataType, two: list[object]
+) -> None:
+    values = pa.array([two[n % 2] for n in range(100)], kind)
+    nulls = pa.array([None, *values.to_pylist()[1:], None], kind)
+    schema = pa.schema([("a", kind)])
+    sent = [pa.RecordBatch.from_arrays([array], schema=schema) for array in (values, nulls, values.slice(3), nulls)]
+    async with await engine.plan(FragmentSpec("SELECT a FROM t WHERE rand() >= 0", {"t": schema}, schema)) as fragment:
+        (result,) = await fragment.run(sent)
+    assert result.column(0).equals(pa.concat_arrays([batch.column(0) for batch in sent]))

@@ -106,7 +106,7 @@ ROWS = [event(i) for i in range(60)]
     ],
 )
 async def test_only_what_is_read_is_used_and_gives_the_same_rows(engine: Engine, sql: str, used: str) -> None:
-    narrow = (await engine.analyse(sql, {"e": EVENTS})).used["e"]
+    narrow = (await engine.used_by(sql, {"e": EVENTS}))["e"]
     assert ", ".join(f"{field.name}: {field.type}" for field in narrow) == used
     await assert_same_rows(engine, sql, narrow)
 
@@ -120,7 +120,7 @@ async def test_only_what_is_read_is_used_and_gives_the_same_rows(engine: Engine,
     ],
 )
 async def test_columns_counted_by_position_are_all_used(engine: Engine, sql: str) -> None:
-    narrow = (await engine.analyse(sql, {"e": EVENTS})).used["e"]
+    narrow = (await engine.used_by(sql, {"e": EVENTS}))["e"]
     assert narrow == EVENTS
     await assert_same_rows(engine, sql, narrow)
 
@@ -130,7 +130,7 @@ async def test_the_same_is_used_each_time(engine: Engine) -> None:
         SELECT a.x, count(DISTINCT a.bid.n), count(DISTINCT b.person.name), sum(DISTINCT b.auction.seller), max(a.z)
         FROM e AS a JOIN e AS b ON a.person.id = b.auction.id AND a.items[0].sku = b.bid.url GROUP BY ALL
     """
-    found = [(await engine.analyse(sql, {"e": EVENTS})).used["e"] for _ in range(10)]
+    found = [(await engine.used_by(sql, {"e": EVENTS}))["e"] for _ in range(10)]
     assert found[0].names == ["person", "auction", "bid", "items", "x", "z"]
     assert found == [found[0]] * 10
 
@@ -159,7 +159,7 @@ async def test_used_columns_keep_their_order_and_metadata(engine: Engine) -> Non
     expected = pa.schema(
         [schema.field("c"), schema.field("s").with_type(pa.struct([inner])), schema.field("a")], schema.metadata
     )
-    analysis = await engine.analyse("SELECT a, s.in, c FROM t", {"t": schema, "unread": schema})
-    assert analysis.used["t"].equals(expected, check_metadata=True)
-    assert analysis.used["t"].field("s").type.field("in").metadata == {b"of": b"inner"}
-    assert analysis.used["unread"].equals(pa.schema([schema.field("a")], schema.metadata), check_metadata=True)
+    used = await engine.used_by("SELECT a, s.in, c FROM t", {"t": schema, "unread": schema})
+    assert used["t"].equals(expected, check_metadata=True)
+    assert used["t"].field("s").type.field("in").metadata == {b"of": b"inner"}
+    assert used["unread"].equals(pa.schema([schema.field("a")], schema.metadata), check_metadata=True)

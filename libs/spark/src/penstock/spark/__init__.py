@@ -5,7 +5,7 @@ async with await Engine.start(settings) as engine:
     (result,) = await fragment.run(batch)
 """
 
-from penstock.spark.analysis import Analysis
+from penstock.spark.aggregation import AggregationAnalysis, AggregationStage, StageName
 from penstock.spark.engine import Engine, EngineStatus
 from penstock.spark.errors import (
     DataError,
@@ -19,14 +19,16 @@ from penstock.spark.errors import (
     SqlError,
     UdfError,
 )
-from penstock.spark.fragment import Fragment, FragmentSpec, Mode
+from penstock.spark.fragment import Fragment, FragmentSpec, Mode, Observed
 from penstock.spark.functions import FunctionKind
 from penstock.spark.line_decoder import DecodedLines, LineDecoder
+from penstock.spark.line_encoder import can_encode
 from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf, UdfKind
 
 __all__ = [
-    "Analysis",
+    "AggregationAnalysis",
+    "AggregationStage",
     "DataError",
     "DecodedLines",
     "Engine",
@@ -41,11 +43,14 @@ __all__ = [
     "FunctionKind",
     "LineDecoder",
     "Mode",
+    "Observed",
     "Position",
     "SparkSettings",
     "SparkUnsupported",
     "SqlError",
+    "StageName",
     "Udf",
     "UdfError",
     "UdfKind",
+    "can_encode",
 ]

@@ -14,17 +14,20 @@ import structlog
 
 from penstock.common.errors import PenstockError
 from penstock.common.events import LogEvent
-from penstock.spark import failures, udfs
-from penstock.spark.analysis import Analysis
+from penstock.spark import conversion, failures, udfs
+from penstock.spark.aggregation import AggregationAnalysis
+from penstock.spark.answers import Answers
 from penstock.spark.errors import EngineLost
-from penstock.spark.fragment import Fragment, FragmentSpec, Mode
+from penstock.spark.exercise import exercise
+from penstock.spark.fragment import Fragment, FragmentSpec, Mode, input_frames
 from penstock.spark.functions import FunctionKind
 from penstock.spark.launcher import Jvm, LaunchPlan
 from penstock.spark.line_decoder import LineDecoder, can_decode
+from penstock.spark.narrowing import narrowed
 from penstock.spark.python_session import PythonSession
 from penstock.spark.settings import SparkSettings
 from penstock.spark.udfs import Udf
-from penstock.spark.wire import Frame, Kind, Wire, header
+from penstock.spark.wire import Frame, Kind, Wire, header, json_frame
 
 _CANCEL_SECONDS: Final = 1.0
 _RECORD_SECONDS: Final = 120.0  # for a JVM to write its class cache when it exits
@@ -54,6 +57,7 @@ class Engine:
         self._settings = settings
         self._session: PythonSession | None = None
         self._attaching = asyncio.Lock()
+        self._answers = Answers()
 
     @classmethod
     async def start(cls, settings: SparkSettings) -> Engine:
@@ -84,7 +88,7 @@ class Engine:
                 log.info(LogEvent.CLASS_CACHE_BUILDING, note="once for this Java and version, in about half a minute")
                 jvm = await Jvm.launch(plan, cache.record_options(recorded), exit_seconds=_RECORD_SECONDS)
                 try:
-                    await _exercise(cls(jvm, plan.settings))
+                    await exercise(cls(jvm, plan.settings))
                 finally:
                     await jvm.close(_RECORD_SECONDS)
         except PenstockError as error:
@@ -106,10 +110,26 @@ class Engine:
         mode = spec.mode or (Mode.JOB if self._settings.runs_jobs else Mode.DIRECT)
         return await Fragment.planned(spec, mode, self)
 
-    async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
-        """What a query gives and what it reads; an error in the SQL raises `SqlError` with its position."""
-        request = FragmentSpec(sql, inputs).request(Kind.ANALYSE, Mode.DIRECT)
-        return Analysis.of((await self._answer(request, sql)).json(), inputs)
+    async def schema_of(self, sql: str, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+        """The columns of a query's rows; an error in the SQL raises `SqlError` with its position."""
+        request = FragmentSpec(sql, inputs).request(Kind.SCHEMA_OF, Mode.DIRECT)
+        return pa.ipc.read_schema((await self._known_answer(request, sql)).payload)
+
+    async def used_by(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Mapping[str, pa.Schema]:
+        """How little of its inputs gives a query the same rows; errors as `schema_of` has them.
+
+        Each input keeps its columns' order and metadata, and at least one column, so that rows that nothing is read of
+        can still be counted. It takes several times as long as `schema_of`, since it is proved.
+        """
+        request = FragmentSpec(sql, inputs).request(Kind.USED, Mode.DIRECT)
+        return narrowed(inputs, (await self._known_answer(request, sql)).json())
+
+    async def analyse_aggregation(self, sql: str, schema: pa.Schema) -> AggregationAnalysis:
+        """What `SELECT keys…, aggregates… FROM input GROUP BY keys…` over rows of a schema gives and holds; errors as
+        `schema_of` has them, and `FragmentRefused` for what Spark cannot compute in stages."""
+        inputs = input_frames([conversion.wire_schema(schema)])
+        request = json_frame(Kind.ANALYSE_AGGREGATION, {"sql": sql}) + inputs
+        return AggregationAnalysis.of((await self._known_answer(request, sql)).json())
 
     async def explain(self, spec: FragmentSpec) -> str:
         """The physical plan that a fragment runs in direct mode, as Spark prints it."""
@@ -132,7 +152,7 @@ class Engine:
 
     async def functions(self) -> Mapping[str, FunctionKind]:
         """All functions that SQL can call now by their names, registered Python functions included."""
-        answer = (await self._answer(header(Kind.FUNCTIONS))).json()
+        answer = (await self._known_answer(header(Kind.FUNCTIONS))).json()
         return {name: FunctionKind(kind) for name, kind in answer.items()}
 
     async def status(self, *, collect: bool = False) -> EngineStatus:
@@ -146,12 +166,20 @@ class Engine:
                 if self._session is None:
                     self._session = await self._attach()
             await asyncio.to_thread(udfs.register, self._session, udf)
+            self._answers.clear()
         except ConnectionError as error:
             raise await self.lost() from error
 
     async def _attach(self) -> PythonSession:
         frame = await self._answer(header(Kind.ATTACH))
         return await asyncio.to_thread(PythonSession.attach, **frame.json())
+
+    async def _known_answer(self, request: bytes, sql: str = "") -> Frame:
+        """The answer to a question that has the same one until a function is registered."""
+        if (frame := self._answers.get(request)) is None:
+            frame = await self._answer(request, sql)
+            self._answers.keep(request, frame)
+        return frame
 
     async def _answer(self, request: bytes, sql: str = "") -> Frame:
         """Asks one question on a connection of its own."""
@@ -211,25 +239,3 @@ class Engine:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-async def _exercise(engine: Engine) -> None:
-    """Uses what a first query and its fragments use, so that the class cache holds it."""
-    await engine.functions()
-    schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("s", pa.string()), ("t", pa.timestamp("us"))])
-    batch = pa.RecordBatch.from_pylist([{"k": i % 7, "v": i / 3, "s": str(i), "t": i} for i in range(1000)], schema)
-    queries = [
-        "SELECT k, v * 2 AS v, upper(s) AS s FROM a WHERE v > 1",
-        "SELECT k, window(t, '1 second').end AS w, count(*) AS n, avg(v) AS v FROM a GROUP BY ALL",
-        "SELECT a.k, b.s FROM a JOIN b ON a.s = b.s LEFT JOIN a AS c ON c.t = a.t ORDER BY b.t LIMIT 10",
-    ]
-    specs = [FragmentSpec(sql, {"a": schema, "b": schema}, None, ("k",), 2) for sql in queries]
-    for spec in specs:
-        await engine.analyse(spec.sql, spec.inputs)
-        async with await engine.plan(spec) as fragment:
-            for _ in range(20):
-                await fragment.run(batch, batch)
-    decoder = engine.line_decoder(schema, max_line_bytes=1 << 20)
-    if decoder is not None:
-        await asyncio.to_thread(decoder.decode, b'{"k":1,"v":0.5,"s":"a","t":"2000-01-01T00:00:00"}\n' * 1000)
-        decoder.close()

@@ -19,7 +19,8 @@ from penstock.spark.errors import (
 
 
 def error_of(report: dict[str, Any], sql: str) -> PenstockError:
-    """The error that `Failure.scala` reported while `sql` was planned or run."""
+    """The error that `Failure.scala` reported while `sql` was planned or run; it may name another SQL of a fragment."""
+    sql = str(report.get("sql", sql))
     message = str(report["message"]) if report["kind"] == "udf" else _first_sentence(str(report["message"]))
     match report["kind"]:
         case "sql":

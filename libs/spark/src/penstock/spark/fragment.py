@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import struct
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
 from penstock.common.errors import PenstockError
 from penstock.spark import conversion, failures
+from penstock.spark.aggregation import AggregationStage
 from penstock.spark.errors import MEMORY_HINT, EngineMemory, FragmentClosed, FragmentRefused
 from penstock.spark.wire import Frame, Kind, Sendable, Wire, header, json_frame
 
@@ -20,10 +23,17 @@ MAX_INPUTS: Final = 8
 
 Batches: TypeAlias = "pa.RecordBatch | Sequence[pa.RecordBatch]"
 
+# What a run came to: a batch per partition, and the frame that ended it.
+_Answer: TypeAlias = "tuple[tuple[pa.RecordBatch, ...], Frame]"
+
 # Rows that go in one message: enough to make its cost small, few enough that the JVM works while Python still sends.
 _CHUNK_ROWS: Final = 1 << 14
 # An input up to this size is sent in one system call, without a task of its own.
 _SMALL_BYTES: Final = 1 << 18
+
+_WATERMARK: Final = struct.Struct("<q")
+_OBSERVED: Final = struct.Struct("<qq")  # the watermark after the run, and the late rows
+_NEVER: Final = -(1 << 63)  # no watermark yet
 
 
 class Mode(StrEnum):
@@ -39,6 +49,10 @@ class FragmentSpec:
 
     `output` may be left out: it is then what Spark's analysis says. With `partitions` above 1, a row goes to the
     partition that Spark's `hash` of the `partition_by` output columns says (see `partitioning`).
+
+    With an `aggregation`, the rows of `sql` go into its stage, and the stage's rows are `input` of `after`. Each SQL
+    may be left empty: the rows (for `sql`, of the only input) then go on as they are. What has a stage or an `after`,
+    or observes event time, runs in direct mode whatever the mode is.
     """
 
     sql: str
@@ -47,6 +61,8 @@ class FragmentSpec:
     partition_by: tuple[str, ...] = ()
     partitions: int = 1
     mode: Mode | None = None  # None: as the engine's master says
+    aggregation: AggregationStage | None = None
+    after: str = ""
     wire_inputs: tuple[pa.Schema, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +70,8 @@ class FragmentSpec:
             raise ValueError(f"a fragment has 1 to {MAX_INPUTS} inputs, not {len(self.inputs)}")
         if self.partitions < 1 or (self.partitions > 1) != bool(self.partition_by):
             raise ValueError("several partitions and the columns to partition by go together")
+        if not self.sql and len(self.inputs) != 1:
+            raise ValueError("without a query there is one input, whose rows go on as they are")
         object.__setattr__(self, "wire_inputs", tuple(map(conversion.wire_schema, self.inputs.values())))
 
     def request(self, kind: Kind, mode: Mode) -> bytes:
@@ -64,11 +82,32 @@ class FragmentSpec:
             "partition_by": self.partition_by,
             "partitions": self.partitions,
             "mode": mode,
+            "after": self.after,
         }
-        schemas = (schema.serialize() for schema in self.wire_inputs)
-        return json_frame(kind, content) + b"".join(
-            header(Kind.INPUT, slot, schema.size) + schema.to_pybytes() for slot, schema in enumerate(schemas)
-        )
+        if self.aggregation is None:
+            return json_frame(kind, content) + input_frames(self.wire_inputs)
+        content["aggregation"] = {"sql": self.aggregation.sql, "stage": self.aggregation.stage}
+        aggregated = conversion.wire_schema(self.aggregation.input)
+        return json_frame(kind, content) + input_frames((*self.wire_inputs, aggregated))
+
+
+def input_frames(schemas: Iterable[pa.Schema]) -> bytes:
+    """The frames that tell the JVM the schemas of inputs."""
+    messages = (schema.serialize() for schema in schemas)
+    return b"".join(
+        header(Kind.INPUT, slot, message.size) + message.to_pybytes() for slot, message in enumerate(messages)
+    )
+
+
+class Observed(NamedTuple):
+    """What a run gives whose query observes event time."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    """One per partition."""
+    watermark: int | None
+    """After all rows of the run, in microseconds since 1970; none as long as no row had one."""
+    late_rows: int
+    """How often `penstock_on_time` said no."""
 
 
 class Connector(Protocol):
@@ -124,9 +163,21 @@ class Fragment:
 
         Returns one batch per partition. A run that is cancelled, or whose JVM is lost, has no effect.
         """
-        frames = self._frames(inputs)
+        batches, _ = await self._run(self._frames(inputs), _size(inputs))
+        return batches
+
+    async def observe(self, batches: Batches, watermark: int | None) -> Observed:
+        """Runs a query over one input that observes event time: the rows are of one partition of a source, whose
+        watermark was this before them."""
+        before = header(Kind.OBSERVE, 0, _WATERMARK.size) + _WATERMARK.pack(_NEVER if watermark is None else watermark)
+        frames = itertools.chain([before], self._frames([batches]))
+        results, done = await self._run(frames, _size([batches]))
+        after, late_rows = _OBSERVED.unpack(done.payload)
+        return Observed(results, None if after == _NEVER else after, late_rows)
+
+    async def _run(self, frames: Iterable[Sendable], size: int) -> _Answer:
         async with self._lock, self._connected() as wire:
-            if sum(batch.nbytes for batches in inputs for batch in _each(batches)) <= _SMALL_BYTES:
+            if size <= _SMALL_BYTES:
                 rest = wire.send_now(list(frames))
                 return await (self._exchange(wire, rest) if rest else self._receive(wire))
             return await self._exchange(wire, frames)
@@ -167,7 +218,7 @@ class Fragment:
         ]
         return _serialise(crossing)
 
-    async def _exchange(self, wire: Wire, frames: Iterable[Sendable]) -> tuple[pa.RecordBatch, ...]:
+    async def _exchange(self, wire: Wire, frames: Iterable[Sendable]) -> _Answer:
         """Sends and receives at the same time, or both sides would wait on full sockets."""
         sending = asyncio.create_task(wire.send(frames))
         receiving = asyncio.create_task(self._receive(wire))
@@ -181,13 +232,13 @@ class Fragment:
             sending.result()
         return receiving.result()
 
-    async def _receive(self, wire: Wire) -> tuple[pa.RecordBatch, ...]:
+    async def _receive(self, wire: Wire) -> _Answer:
         chunks: list[list[pa.RecordBatch]] = [[] for _ in range(self.spec.partitions)]
         while (frame := await wire.receive()).kind is Kind.BATCH:
             chunks[frame.slot].append(pa.ipc.read_record_batch(frame.payload, self._wire_output))
         if frame.kind is Kind.FAILED:
             raise failures.error_of(frame.json(), self.spec.sql)
-        return tuple(map(self._joined, chunks))
+        return tuple(map(self._joined, chunks)), frame
 
     def _joined(self, chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         if not chunks:
@@ -209,6 +260,10 @@ class Fragment:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _size(inputs: Sequence[Batches]) -> int:
+    return sum(batch.nbytes for batches in inputs for batch in _each(batches))
 
 
 def _each(batches: Batches) -> Sequence[pa.RecordBatch]:

@@ -32,7 +32,7 @@ class Kind(IntEnum):
     INPUT = 2
     BATCH = 3
     RUN = 4
-    ANALYSE = 5
+    SCHEMA_OF = 5
     ATTACH = 6
     STATUS = 7
     CANCEL = 8
@@ -41,6 +41,9 @@ class Kind(IntEnum):
     DECODE = 11
     LINES = 12
     FILE_LINES = 13
+    ANALYSE_AGGREGATION = 14
+    OBSERVE = 15
+    USED = 21
     OUTPUT_SCHEMA = 16
     DONE = 17
     FAILED = 18
@@ -55,7 +58,7 @@ class Frame(NamedTuple):
     slot: int
     payload: pa.Buffer
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Any:
         """The payload of a frame that holds JSON."""
         content: dict[str, Any] = json.loads(self.payload.to_pybytes())
         return content

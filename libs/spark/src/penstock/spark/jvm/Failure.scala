@@ -2,11 +2,13 @@ package org.apache.spark.sql.execution.penstock
 
 import scala.annotation.tailrec
 import org.apache.arrow.memory.OutOfMemoryException
-import org.apache.spark.{SparkThrowable, TaskKilledException}
+import org.apache.spark.{QueryContext, SparkThrowable, TaskKilledException}
 import org.apache.spark.api.python.PythonException
 import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.sql.AnalysisException
+import org.apache.spark.sql.catalyst.expressions.SortOrder
 import org.apache.spark.sql.catalyst.parser.ParseException
+import org.apache.spark.sql.catalyst.trees.SQLQueryContext
 
 /** A failure as Python reads it. `kind` says whose it is: sql, refused, data, udf, memory or internal. */
 object Failure {
@@ -22,6 +24,10 @@ object Failure {
       case mixed: AssertionError if message(mixed).contains("must have the same eval type") => Map(
           "kind" -> "refused", "message" -> "one aggregation calls Python functions of different kinds",
           "hint" -> "make them all Arrow functions or all pandas functions")
+      case confused: ClassCastException if message(confused).contains("cannot be cast to class " + classOf[SortOrder].getName) =>
+        Map(
+          "kind" -> "refused", "message" -> "Spark cannot order values within a group beside several DISTINCT aggregates",
+          "hint" -> "leave out WITHIN GROUP (ORDER BY …), or compute the DISTINCT aggregates in a query of their own")
       case spark: SparkThrowable if isUsers(spark) => fromSpark(spark)
     }.getOrElse(Map("kind" -> "internal", "message" -> internal(causes.last), "trace" -> trace(error)))
   }
@@ -52,13 +58,20 @@ object Failure {
   private def position(error: SparkThrowable): Report = {
     val contexts = Option(error.getQueryContext).toSeq.flatten.filter(_.fragment.nonEmpty)
     (contexts.headOption, error) match {
-      case (Some(context), _) => Map("start" -> context.startIndex)
+      case (Some(context), _) => Map("start" -> context.startIndex) ++ text(context)
       case (None, parse: ParseException) => Map(
-          "line" -> parse.start.line.getOrElse(1), "column" -> (parse.start.startPosition.getOrElse(0) + 1))
+          "line" -> parse.start.line.getOrElse(1), "column" -> (parse.start.startPosition.getOrElse(0) + 1)) ++
+          parse.command.map("sql" -> _)
       case (None, analysis: AnalysisException) if analysis.line.nonEmpty => Map(
           "line" -> analysis.line.get, "column" -> (analysis.startPosition.getOrElse(0) + 1))
       case _ => Map.empty
     }
+  }
+
+  /** Which SQL the position is in: a fragment may be of several. */
+  private def text(context: QueryContext): Report = context match {
+    case of: SQLQueryContext => of.sqlText.map("sql" -> _).toMap
+    case _ => Map.empty
   }
 
   private def message(error: Throwable): String = error match {

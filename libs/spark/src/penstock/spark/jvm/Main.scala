@@ -22,6 +22,8 @@ object Main {
     watchParent(setup.get("parent").asLong)
     ShutdownHookManager.registerShutdownDeleteDir(new File(setup.get("work").asText))
     SqlDivide.register()
+    ToJsonLine.register()
+    EventTime.register()
     val builder = SparkSession.builder().withExtensions(ResolveDivide.inject(_))
     setup.get("conf").properties.asScala.foreach(entry => builder.config(entry.getKey, entry.getValue.asText))
     val session = builder.getOrCreate().asInstanceOf[SparkSession]

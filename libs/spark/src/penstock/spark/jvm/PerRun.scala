@@ -16,6 +16,7 @@ object PerRun {
   def apply(plan: LogicalPlan): LogicalPlan = plan.transformUpWithSubqueries { case node =>
     node.transformExpressionsUp {
       case clock if isClock(clock) => RunTime(clock.dataType)
+      case ofRun: OfEventTime => ofRun
       case random: Nondeterministic => RunSeeded(random)
     }
   }

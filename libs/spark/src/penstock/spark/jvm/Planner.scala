@@ -6,6 +6,7 @@ import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.ShuffleDependency
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys
 import org.apache.spark.sql.catalyst.plans.RightOuter
@@ -20,7 +21,20 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
 
 /** A fragment's query, as Python sent it. */
-final case class Query(sql: String, inputs: Seq[(String, Schema)], partitionBy: Seq[String], partitions: Int)
+final case class Query(
+    sql: String, // empty: the only input as it is
+    inputs: Seq[(String, Schema)],
+    partitionBy: Seq[String],
+    partitions: Int,
+    stage: Option[AggregationStage],
+    after: String) { // SQL over the rows so far, as `input`; empty: as they are
+
+  /** Whether it is more than one plan. */
+  def isComposed: Boolean = stage.nonEmpty || after.nonEmpty
+}
+
+/** What a fragment gives, and how. */
+final case class Planned(schema: Schema, physical: SparkPlan)
 
 /** The plan needs what direct mode does not have: another task, a broadcast, or a subquery's result. */
 final class Refused(val reason: String, val hint: String) extends Exception(reason)
@@ -31,20 +45,54 @@ final class Planner(session: SparkSession) {
   def analyse(query: Query, source: Int => BatchSource): LogicalPlan =
     analyse(query, query.inputs.zipWithIndex.map { case ((_, schema), slot) => ArrowInput(schema, source(slot)) })
 
-  def analyse(query: Query, inputs: Seq[ArrowInput]): LogicalPlan = session.withActive {
-    val parsed = session.sessionState.sqlParser.parseQuery(query.sql)
-    val relations = query.inputs.zip(inputs).map { case ((name, _), input) => (name, SubqueryAlias(name, input), None) }
-    val execution = session.sessionState.executePlan(UnresolvedWith(parsed, relations))
+  def analyse(query: Query, inputs: Seq[ArrowInput]): LogicalPlan =
+    if (query.sql.isEmpty) inputs.head
+    else {
+      val relations = query.inputs.zip(inputs).map { case ((name, _), input) => (name, SubqueryAlias(name, input), None) }
+      analysed(UnresolvedWith(parse(query.sql), relations))
+    }
+
+  /** SQL over the one relation `input`, with nothing between the two in the plan. */
+  def analyse(sql: String, input: ArrowInput): LogicalPlan =
+    if (sql.isEmpty) input
+    else analysed(parse(sql).transformUp {
+      case UnresolvedRelation(Seq("input"), _, false) => SubqueryAlias("input", input)
+    })
+
+  private def parse(sql: String): LogicalPlan = session.withActive(session.sessionState.sqlParser.parseQuery(sql))
+
+  private def analysed(plan: LogicalPlan): LogicalPlan = session.withActive {
+    val execution = session.sessionState.executePlan(plan)
     execution.assertAnalyzed()
     execution.analyzed
   }
 
-  /** The Arrow schema of a plan's rows. */
-  def schemaOf(plan: LogicalPlan): Schema = ArrowUtils.toArrowSchema(
-    StructType(columnsOf(plan).map(c => StructField(c.name, c.dataType, c.nullable))), "UTC", true, false)
+  /** Whether only direct mode can run it. A job has neither one order of rows, which event time needs, nor one plan for
+   * all its runs, which partial results need: Spark plans it anew each time, as it sees fit then. */
+  def isDirect(query: Query): Boolean = query.isComposed || Observation.isOf(analyse(query, RunSource(_)))
+
+  /** A fragment's whole plan, for direct mode. */
+  def plan(query: Query): Planned = {
+    val rows = analyse(query, RunSource(_))
+    if (!query.isComposed) Planned(schemaOf(rows.output), prepared(chosen(project(rows, query))))
+    else {
+      val (lower, output) = query.stage match {
+        case None => (chosen(rows), rows.output)
+        case Some(AggregationStage(sql, schema, stage)) =>
+          val stages = new Stages(this, sql, schema)
+          (stages.over(chosen(rows), stage), stages.output(stage))
+      }
+      val upper = analyse(query.after, ArrowInput(output.map(_.newInstance()), PlanSource))
+      Planned(schemaOf(upper.output), prepared(Composed(chosen(project(upper, query)), lower)))
+    }
+  }
+
+  /** The Arrow schema of rows with these columns. */
+  def schemaOf(output: Seq[Attribute]): Schema = ArrowUtils.toArrowSchema(
+    StructType(columnsOf(output).map(c => StructField(c.name, c.dataType, c.nullable))), "UTC", true, false)
 
   /** The columns to return: year-month intervals become calendar ones, which every Arrow library can read. */
-  private def columnsOf(plan: LogicalPlan): Seq[NamedExpression] = plan.output.map { column =>
+  private def columnsOf(output: Seq[Attribute]): Seq[NamedExpression] = output.map { column =>
     column.dataType match {
       case _: YearMonthIntervalType =>
         val months = Cast(Cast(column, YearMonthIntervalType(YearMonthIntervalType.MONTH)), IntegerType)
@@ -60,7 +108,7 @@ final class Planner(session: SparkSession) {
 
   /** The rows to return, with their partition as a last column when there are several. */
   def project(plan: LogicalPlan, query: Query): LogicalPlan = {
-    val columns = columnsOf(plan)
+    val columns = columnsOf(plan.output)
     val destination =
       if (query.partitions < 2) Nil
       else Seq(Alias(partitionOf(query.partitionBy.map(columnNamed(plan, _)), query.partitions), "_partition")())
@@ -91,13 +139,18 @@ final class Planner(session: SparkSession) {
   def optimise(plan: LogicalPlan): LogicalPlan =
     session.withActive(session.sessionState.executePlan(PerRun(plan)).optimizedPlan)
 
-  /** A physical plan with no exchange: every row is in the one partition already. */
-  def physical(plan: LogicalPlan): SparkPlan = session.withActive {
+  /** The operators that Spark chooses for a plan. */
+  def chosen(plan: LogicalPlan): SparkPlan = session.withActive {
+    QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(UtcIntervals(optimise(plan))))
+  }
+
+  /** A physical plan ready to run, with no exchange: every row is in the one partition already. */
+  private def prepared(chosen: SparkPlan): SparkPlan = session.withActive {
     val rules = QueryExecution.preparations(session, None, subquery = false).flatMap {
       case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges, CheckInterruption)
       case rule => Seq(rule)
     }
-    val chosen = QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(optimise(plan)))
+    Observation.check(chosen)
     val physical = QueryExecution.prepareForExecution(rules, chosen)
     refuseJobs(physical)
     physical

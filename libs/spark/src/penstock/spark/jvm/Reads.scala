@@ -77,8 +77,14 @@ object Reads {
   private def inPlan(plan: LogicalPlan): Found = plan.output.flatMap(in) ++ plan.collectWithSubqueries {
     case node if !node.isInstanceOf[ArrowInput] =>
       val byPosition = if (isByName(node)) Nil else node.children.flatMap(_.output)
-      (node.expressions ++ byPosition).flatMap(in)
+      (readIn(node) ++ byPosition).flatMap(in)
   }.flatten
+
+  /** What a node computes with. A projection that passes a column on reads nothing of it: who takes it does. */
+  private def readIn(node: LogicalPlan): Seq[Expression] = node match {
+    case Project(columns, _) => columns.filterNot(_.isInstanceOf[Attribute])
+    case other => other.expressions
+  }
 
   /** Whether a node reads no columns of its children but those in its expressions. */
   private def isByName(node: LogicalPlan): Boolean = node match {

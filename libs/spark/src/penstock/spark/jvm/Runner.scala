@@ -34,8 +34,15 @@ trait Runner extends AutoCloseable {
   def interrupt(): Unit
 }
 
-/** The batches of one run, read from the wire as the plan asks for them and kept until the run is over. */
-final class Inputs(val schemas: Seq[Schema], first: Header, wire: Wire, allocator: BufferAllocator) extends AutoCloseable {
+/** The batches of one run, read from the wire as the plan asks for them and kept until the run is over; and the event
+ * time of their partition. */
+final class Inputs(
+    val schemas: Seq[Schema],
+    first: Header,
+    wire: Wire,
+    allocator: BufferAllocator,
+    val eventTime: EventTime)
+    extends AutoCloseable {
   private val received = Array.fill(schemas.length)(ArrayBuffer.empty[ArrowRecordBatch])
   private var header = first
   private var complete = first.kind == Kind.Run
@@ -93,9 +100,9 @@ final class RunContext(
 /** Runs the plan's code-generated iterator on the calling thread: no job, no task, no copy of the plan. */
 final class DirectRunner(session: SparkSession, override val query: Query, allocator: BufferAllocator) extends Runner {
   private val planner = new Planner(session)
-  private val analysed = planner.analyse(query, RunSource(_))
-  override val schema: Schema = planner.schemaOf(analysed)
-  private val rdd = planner.execute(planner.physical(planner.project(analysed, query)))
+  private val planned = planner.plan(query)
+  override val schema: Schema = planned.schema
+  private val rdd = planner.execute(planned.physical)
   private val partitions = rdd.partitions
   private val output = new Output(schema, query.partitions, allocator)
   private val metrics = TaskMetrics.empty
@@ -157,7 +164,7 @@ final class JobRunner(session: SparkSession, override val query: Query) extends 
     val analysed = planner.analyse(query, _ => MessageSource("", Nil))
     // Thrown away: but what cannot be planned is told now, not at the first run.
     session.withActive(session.sessionState.executePlan(planner.project(analysed, query)).executedPlan)
-    planner.schemaOf(analysed)
+    planner.schemaOf(analysed.output)
   }
   private val tag = s"penstock-fragment-${JobRunner.count.incrementAndGet()}"
 

@@ -3,7 +3,7 @@ package org.apache.spark.sql.execution.penstock
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.{VectorLoader, VectorSchemaRoot}
+import org.apache.arrow.vector.{FieldVector, VectorLoader, VectorSchemaRoot}
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.{Partition, SparkContext, TaskContext}
@@ -41,6 +41,12 @@ final case class MessageSource(schemaJson: String, messages: Seq[Array[Byte]]) e
   override def toString: String = s"MessageSource(${messages.length})"
 }
 
+/** Stands for the rows of a plan that is still to be put there. */
+case object PlanSource extends BatchSource {
+  override def rdd(context: SparkContext): RDD[ColumnarBatch] = throw new IllegalStateException("no plan was put here")
+  override def partitioning: Partitioning = SinglePartition
+}
+
 /** One named input of a fragment in a logical plan. */
 final case class ArrowInput(output: Seq[Attribute], source: BatchSource) extends LeafNode with MultiInstanceRelation {
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
@@ -58,7 +64,7 @@ object ArrowInput {
 /** Reads whole batches: Spark's generated code then takes each column's values from Arrow memory itself. */
 final case class ArrowScanExec(output: Seq[Attribute], source: BatchSource) extends LeafExecNode {
   override def supportsColumnar: Boolean = true
-  override def vectorTypes: Option[Seq[String]] = Some(output.map(_ => classOf[ArrowColumnVector].getName))
+  override def vectorTypes: Option[Seq[String]] = Some(output.map(column => FlatColumn.classOfColumn(column.dataType).getName))
   override def outputPartitioning: Partitioning = source.partitioning
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = source.rdd(sparkContext)
   override protected def doExecute(): RDD[InternalRow] = throw new UnsupportedOperationException("columnar only")
@@ -91,13 +97,20 @@ object Batches {
     val root = VectorSchemaRoot.create(schema, allocator)
     context.addTaskCompletionListener[Unit](_ => root.close())
     val loader = new VectorLoader(root)
-    val columns: Array[ColumnVector] = root.getFieldVectors.asScala.map(new ArrowColumnVector(_): ColumnVector).toArray
+    val columns: Array[ColumnVector] = root.getFieldVectors.asScala.map(column).toArray
+    val flat = columns.collect { case column: FlatColumn => column }
     batches.map { batch =>
       context.killTaskIfInterrupted()
       loader.load(batch)
+      flat.foreach(_.refresh())
       // Spark would close the vectors after each batch, and a closed struct has lost its fields.
       new ColumnarBatch(columns, batch.getLength) { override def closeIfFreeable(): Unit = () }
     }
+  }
+
+  private def column(vector: FieldVector): ColumnVector = {
+    val kind = ArrowUtils.fromArrowField(vector.getField)
+    if (FlatColumn.holds(kind)) new FlatColumn(vector, kind) else new ArrowColumnVector(vector)
   }
 
   def decode(schemaJson: String, messages: Iterator[Array[Byte]]): Iterator[ColumnarBatch] = {

@@ -11,6 +11,7 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.arrow.memory.BufferAllocator
+import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.api.python.Py4JServer
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
@@ -88,24 +89,36 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
         val query = readQuery(request)
         reporting {
           val planned = request.get("mode").asText match {
-            case "direct" => new DirectRunner(session, query, memory)
-            case "job" => new JobRunner(session, query)
+            case "job" if !new Planner(session).isDirect(query) => new JobRunner(session, query)
+            case _ => new DirectRunner(session, query, memory)
           }
           runner = Some(planned)
           wire.writeSchema(number, planned.schema)
         }
-      case Header(Kind.Analyse, _, length) =>
+      case Header(Kind.SchemaOf, _, length) =>
         val query = readQuery(wire.readJson(length))
         reporting {
-          val analysis = new Analysis(session, query)
-          val used = analysis.used.map(_.toJson)
-          wire.writeJson(Kind.Info, Map("schema" -> Wire.message(analysis.schema), "used" -> used))
+          val planner = new Planner(session)
+          val rows = planner.analyse(query, RunSource(_))
+          planner.optimise(rows) // which computes what is constant, and finds what is wrong with it
+          wire.writeSchema(number, planner.schemaOf(rows.output))
+        }
+      case Header(Kind.Used, _, length) =>
+        val query = readQuery(wire.readJson(length))
+        reporting(wire.writeJson(Kind.Info, new Narrowing(session, query).used.map(_.toJson)))
+      case Header(Kind.AnalyseAggregation, _, length) =>
+        val sql = wire.readJson(length).get("sql").asText
+        val input = readInput()
+        reporting {
+          val planner = new Planner(session)
+          val stages = new Stages(planner, sql, input)
+          def schema(stage: String) = Wire.message(planner.schemaOf(stages.output(stage)))
+          wire.writeJson(Kind.Info, Map("partial" -> schema("partial"), "output" -> schema("final")))
         }
       case Header(Kind.Explain, _, length) =>
         val query = readQuery(wire.readJson(length))
         reporting {
-          val planner = new Planner(session)
-          val plan = planner.physical(planner.project(planner.analyse(query, RunSource(_)), query))
+          val plan = new Planner(session).plan(query).physical
           wire.writeJson(Kind.Info, Map("plan" -> plan.treeString))
         }
       case Header(Kind.Attach, _, _) =>
@@ -125,21 +138,26 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
         val range = wire.readJson(length)
         reporting(lines.get.answerFile(range.get("path").asText, range.get("offset").asLong, range.get("length").asLong, wire))
       case Header(Kind.Cancel, other, _) => Option(connections.get(other)).foreach(_.interrupt())
-      case header => runner match {
-          case Some(planned) => run(planned, header)
-          case None => throw new IllegalStateException(s"unexpected $header before a plan")
-        }
+      case Header(Kind.Observe, _, _) =>
+        val eventTime = new EventTime(wire.readLong())
+        run(wire.readHeader(), eventTime, () => wire.writeObserved(eventTime))
+      case header => run(header, new EventTime(EventTime.Never), () => wire.writeDone())
     }
 
     private def readQuery(request: JsonNode): Query = {
       val names = request.get("inputs").elements.asScala.map(_.asText).toSeq
-      val inputs = names.map { name =>
-        val header = wire.readHeader()
-        require(header.kind == Kind.Input, s"expected an input's schema, not $header")
-        name -> wire.readSchema(header.length)
-      }
+      val inputs = names.map(_ -> readInput())
       val keys = request.get("partition_by").elements.asScala.map(_.asText).toSeq
-      Query(request.get("sql").asText, inputs, keys, request.get("partitions").asInt)
+      val stage = Option(request.get("aggregation")).map { aggregation =>
+        AggregationStage(aggregation.get("sql").asText, readInput(), aggregation.get("stage").asText)
+      }
+      Query(request.get("sql").asText, inputs, keys, request.get("partitions").asInt, stage, request.get("after").asText)
+    }
+
+    private def readInput(): Schema = {
+      val header = wire.readHeader()
+      require(header.kind == Kind.Input, s"expected an input's schema, not $header")
+      wire.readSchema(header.length)
     }
 
     private def reporting(body: => Unit): Unit =
@@ -151,15 +169,16 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
           wire.writeJson(Kind.Failed, Failure.report(error))
       }
 
-    private def run(planned: Runner, first: Header): Unit = {
-      val inputs = new Inputs(planned.query.inputs.map(_._2), first, wire, memory)
+    private def run(first: Header, eventTime: EventTime, finish: () => Unit): Unit = {
+      val planned = runner.getOrElse(throw new IllegalStateException(s"unexpected $first before a plan"))
+      val inputs = new Inputs(planned.query.inputs.map(_._2), first, wire, memory, eventTime)
       reporting {
         try planned.run(inputs, wire)
         finally {
           inputs.drain()
           inputs.close()
         }
-        wire.writeDone()
+        finish()
       }
       planned.release()
     }

@@ -17,24 +17,27 @@ import org.apache.arrow.vector.types.pojo.Schema
 /** What a frame is. `wire.py` holds the same table. */
 object Kind {
   // From Python.
-  val Plan = 1 // JSON; then one Input frame per input
+  val Plan = 1 // JSON; then one Input frame per input, and one for what an aggregation is of
   val Input = 2 // an input's Arrow schema
   val Batch = 3 // one record batch; its slot is the input (to the JVM) or the partition (from it)
   val Run = 4 // all inputs are complete
-  val Analyse = 5 // like Plan, but only the schema and what is read of the inputs are wanted
+  val SchemaOf = 5 // like Plan, but only the schema is wanted
   val Attach = 6 // start a Py4J gateway
   val Status = 7 // memory and threads; a slot of 1 collects garbage first
   val Cancel = 8 // end the run of the connection that the slot numbers; no answer
   val Explain = 9 // like Plan, but the physical plan's text is wanted
   val Functions = 10 // what SQL can call
-  val Decode = 11 // the Arrow schema of rows to make of JSON lines; its slot is the longest line's length in bytes
+  val Decode = 11 // the Arrow schema of rows to make of JSON lines; its slot is the longest line's length; answer: Done
   val Lines = 12 // a block of complete lines; the answer is a Batch and an Odd
   val FileLines = 13 // JSON: path, offset and length of a block in a file; the same answer
+  val AnalyseAggregation = 14 // JSON; then one Input frame
+  val Observe = 15 // an integer of 64 bits: the watermark before the run that follows, in microseconds
+  val Used = 21 // like Plan, but only what is read of the inputs is wanted
   // To Python.
-  val OutputSchema = 16 // the answer to Plan; its slot is the connection's number
-  val Done = 17 // the run is complete; the answer to Decode
+  val OutputSchema = 16 // the answer to Plan and SchemaOf; its slot is the connection's number
+  val Done = 17 // the run is complete; after Observe, two integers of 64 bits: the watermark now, and the late rows
   val Failed = 18 // JSON
-  val Info = 19 // JSON, the answer to Analyse, Attach, Status, Explain and Functions
+  val Info = 19 // JSON, the answer to Used, AnalyseAggregation, Attach, Status, Explain and Functions
   val Odd = 20 // integers of 32 bits: how many lines a block has, and the indexes of those that are not in its Batch
 }
 
@@ -63,6 +66,8 @@ final class Wire(channel: SocketChannel) {
     fill(ByteBuffer.wrap(bytes))
     bytes
   }
+
+  def readLong(): Long = ByteBuffer.wrap(readBytes(8)).order(ByteOrder.LITTLE_ENDIAN).getLong()
 
   def readJson(length: Long): JsonNode = Wire.mapper.readTree(readBytes(length))
 
@@ -107,6 +112,11 @@ final class Wire(channel: SocketChannel) {
     write(Kind.OutputSchema, slot, Wire.message(schema))
 
   def writeDone(): Unit = write(Kind.Done, 0)
+
+  def writeObserved(eventTime: EventTime): Unit = {
+    val payload = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN)
+    write(Kind.Done, 0, payload.putLong(eventTime.watermark).putLong(eventTime.lateRows).flip())
+  }
 
   /** A batch that is a message already. */
   def writeMessage(slot: Int, message: Array[Byte]): Unit = write(Kind.Batch, slot, ByteBuffer.wrap(message))

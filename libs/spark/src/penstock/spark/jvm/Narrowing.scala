@@ -12,12 +12,12 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Sample}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 
-/** A query's schema, and how little of its inputs gives the same rows. */
-final class Analysis(session: SparkSession, query: Query) extends Logging {
+/** How little of a query's inputs gives the same rows. */
+final class Narrowing(session: SparkSession, query: Query) extends Logging {
   private val planner = new Planner(session)
   private val inputs = query.inputs.zipWithIndex.map { case ((_, schema), slot) => ArrowInput(schema, RunSource(slot)) }
   private val analysed = planner.analyse(query, inputs)
-  val schema: Schema = planner.schemaOf(analysed)
+  private val schema: Schema = planner.schemaOf(analysed.output)
 
   /** What of each input the query must be given. The SQL may still name a column that the optimiser drops, or count
    * columns by position (`ORDER BY 2`), so inputs are narrowed only if the query is seen to stay the same. */
@@ -45,14 +45,14 @@ final class Analysis(session: SparkSession, query: Query) extends Logging {
     val narrowed = analyse(columns)
     val expected = comparable.transformWithSubqueries { case input: ArrowInput => narrow(input, columns) }
     // Optimised once more, because a projection may now be of all that there is.
-    planner.schemaOf(narrowed) == schema &&
+    planner.schemaOf(narrowed.output) == schema &&
     optimise(expected).canonicalized == optimise(optimise(narrowed)).canonicalized
   }
 
   /** Whether narrower structs change nothing but types; a `struct.*` would have fewer columns. */
   private def isSameButForTypes(columns: Seq[Fields], pruned: Seq[Fields]): Boolean = columns == pruned || holds {
     val narrowed = analyse(pruned)
-    planner.schemaOf(narrowed) == schema && shape(narrowed) == shape(analyse(columns))
+    planner.schemaOf(narrowed.output) == schema && shape(narrowed) == shape(analyse(columns))
   }
 
   private def holds(same: => Boolean): Boolean =
