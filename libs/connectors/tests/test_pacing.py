@@ -28,6 +28,16 @@ async def test_the_first_event_is_due_at_once() -> None:
     assert (time.slept, pacer.due()) == ([], 1)
 
 
+async def test_a_pacer_begins_with_any_event_and_does_not_hurry() -> None:
+    time = FakeTime()
+    pacer = Pacer(10, clock=time.clock, sleep=time.sleep)
+    pacer.begin(1000)
+    time.now += 1
+    assert pacer.due() == 1011
+    await pacer.wait_for(1020)
+    assert (time.now, pacer.due()) == (102.0, 1021)
+
+
 async def test_lateness_is_made_up_for() -> None:
     time = FakeTime(oversleep=0.003)
     pacer = Pacer(1000, clock=time.clock, sleep=time.sleep)

@@ -33,7 +33,7 @@ def test_an_unknown_connector_has_a_hint() -> None:
     with pytest.raises(UnknownConnector) as caught:
         connector_named("single-file")
     assert (caught.value.connector, caught.value.hint) == ("single-file", "did you mean single_file?")
-    with pytest.raises(UnknownConnector, match="there are blackhole, impulse") as caught:
+    with pytest.raises(UnknownConnector, match="there are blackhole, filesystem") as caught:
         connector_named("x" * 10_000_000)
     assert len(str(caught.value)) < 300
 
@@ -93,6 +93,9 @@ def test_connectors_are_described_in_json() -> None:
         "offset": "int64",
     }
     assert described["single_file"]["columns"] is None
+    guarantees = {name: item["guarantee"] for name, item in described.items()}
+    assert (guarantees["single_file"], guarantees["stdout"]) == ("exactly once", "at least once")
+    assert guarantees["impulse"] is None
     assert described["single_file"]["sink"]["properties"]["append"]["type"] == "boolean"
 
 
@@ -101,3 +104,21 @@ def test_a_worker_says_the_same_of_options_that_became_wrong() -> None:
     with pytest.raises(OptionError) as caught:
         connector_named("impulse").open_source(spec)
     assert caught.value.option == "message_count"
+
+
+@pytest.mark.parametrize(
+    ("connector", "role"),
+    [
+        ("filesystem", Role.SOURCE),
+        ("filesystem", Role.SINK),
+        ("single_file", Role.SOURCE),
+        ("single_file", Role.SINK),
+        ("stdout", Role.SINK),
+    ],
+)
+def test_changes_go_where_rows_do(connector: str, role: Role) -> None:
+    path = {} if connector == "stdout" else {"path": "a"}
+    for name in ("json", "debezium_json"):
+        assert parse_options(connector_named(connector), role, {"format": name, **path}).model_dump()["format"] == name
+    [problem] = problems(connector, role, format="xml", **path)
+    assert problem.option == "format"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from penstock.connectors.base import DEAD_LETTERS, Role, SourceBatch
+from penstock.connectors.base import DEAD_LETTERS, LINES, Role, SourceBatch
 from penstock.connectors.errors import BadRow, FileError
 from penstock.connectors.formats.json import MAX_PAYLOAD_BYTES
 from penstock.connectors.single_file import FileSinkOptions, FileSourceOptions, SingleFile
@@ -188,6 +189,27 @@ async def test_a_file_is_replaced_or_added_to(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"id":2,"text":"x"}\n{"id":3,"text":"x"}\n'
     await write(path, [])
     assert path.read_bytes() == b""
+
+
+async def test_lines_are_written_as_they_are(tmp_path: Path) -> None:
+    spec = replace(table_spec(COLUMNS, {"path": str(tmp_path / "out.json")}), schema=LINES)
+    lines = [f'{{"id":{n}}}\n' for n in range(1000)]
+    batch = pa.RecordBatch.from_arrays([pa.array(lines), pa.array([0] * 1000, pa.timestamp("us"))], schema=LINES)
+    sink = SingleFile().open_sink(spec)
+    for rows in (batch.slice(0, 10), batch.slice(10, 0), batch.slice(10)):
+        await sink.write(rows)
+    await sink.flush()
+    assert (tmp_path / "out.json").read_text() == "".join(lines)
+    await sink.close()
+
+
+async def test_a_column_called_like_that_of_lines_is_a_column(tmp_path: Path) -> None:
+    spec = table_spec(pa.schema([pa.field("_line", pa.string(), False)]), {"path": str(tmp_path / "out.json")})
+    sink = SingleFile().open_sink(spec)
+    await sink.write(pa.RecordBatch.from_pylist([{"_line": "x", "_timestamp": 0}], schema=spec.schema))
+    await sink.flush()
+    assert (tmp_path / "out.json").read_bytes() == b'{"_line":"x"}\n'
+    await sink.close()
 
 
 async def test_rows_are_visible_after_a_flush(tmp_path: Path) -> None:

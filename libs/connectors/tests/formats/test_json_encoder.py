@@ -74,6 +74,7 @@ def test_the_other_scalars() -> None:
     assert encoded(pa.uint64(), 2**64 - 1) == [str(2**64 - 1)]
     assert encoded(pa.date32(), date(2023, 9, 18), None) == ['"2023-09-18"', "null"]
     assert encoded(pa.time64("us"), time(1, 2, 3), time(1, 2, 3, 500_000)) == ['"01:02:03"', '"01:02:03.500"']
+    assert encoded(pa.time64("ns"), time(1, 2, 3, 4), None) == ['"01:02:03.000004"', "null"]
     assert encoded(pa.binary(), b"hi", b"", None) == ['"aGk="', '""', "null"]
     assert encoded(pa.null(), None) == ["null"]
     assert encoded(pa.dictionary(pa.int8(), pa.string()), "x", None) == ['"x"', "null"]

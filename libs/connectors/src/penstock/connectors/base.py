@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, Protocol, Self, TypeAlias
@@ -29,12 +29,30 @@ DEAD_LETTERS: Final = pa.schema(
 )
 """The rows of the dead-letter output of a source."""
 
+LINES: Final = pa.schema(
+    [
+        pa.field("_line", pa.string(), nullable=False, metadata={b"penstock.type": b"line"}),
+        pa.field(TIMESTAMP_COLUMN, TIMESTAMP_TYPE, nullable=False),
+    ]
+)
+"""Rows that a query has encoded: each a line of JSON with its newline, so the column's memory is a file's content."""
+
+
+NONE_HELD: Final[frozenset[int]] = frozenset()
+
 
 class Role(StrEnum):
     """What a table is for; the option `type`."""
 
     SOURCE = "source"
     SINK = "sink"
+
+
+class Guarantee(StrEnum):
+    """How often a row is seen in a sink, whatever fails."""
+
+    EXACTLY_ONCE = "exactly once"
+    AT_LEAST_ONCE = "at least once"
 
 
 class BadData(StrEnum):
@@ -54,7 +72,7 @@ class Options(BaseModel):
 class DecodeOptions(Options):
     """What every source that decodes bytes takes."""
 
-    format: Literal["json"] = "json"
+    format: Literal["json", "debezium_json"] = "json"
     bad_data: BadData = BadData.FAIL
     dead_letter: str | None = None
     """The sink table that gets what `bad_data = 'dead_letter'` refuses."""
@@ -73,7 +91,7 @@ class DecodeOptions(Options):
 class EncodeOptions(Options):
     """What every sink that encodes rows takes."""
 
-    format: Literal["json"] = "json"
+    format: Literal["json", "debezium_json"] = "json"
     timestamp_format: Literal["rfc3339", "unix_millis"] = "rfc3339"
 
 
@@ -87,16 +105,38 @@ class SourceBatch:
     rows: pa.RecordBatch
     bad_rows: int = 0
     dead_letters: pa.RecordBatch | None = None
+    partition: int = 0
+    """Which partition all of the rows are of."""
+    ended: tuple[int, ...] = ()
+    """The partitions that have no more rows after these."""
 
 
 class Source(Protocol):
-    """One subtask's share of a source table."""
+    """One subtask's share of a source table: partitions, each of which gives its rows in its own order."""
 
-    async def read(self) -> SourceBatch | None:
+    @property
+    def partitions(self) -> int:
+        """How many there are, numbered from 0; asked before the first read and after each, for it may grow.
+
+        A partition holds the watermark back until it gives a row; without any the subtask holds nothing back."""
+        ...
+
+    async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch | None:
         """The next rows, when there are some; None when the source has ended. Cancelling a read loses no row.
 
+        Partitions that are `held` are ahead of the others, and give nothing now; a source with one has none to hold.
+        There is always one that is neither held nor at its end. What the others have, they give in turn.
         Raises `BadRow` under `bad_data = 'fail'`. Long computation is done in a thread.
         """
+        ...
+
+    def partition_name(self, partition: int) -> str:
+        """The name of a partition, by which its position is found again, in whichever subtask."""
+        ...
+
+    def positions(self) -> Mapping[str, bytes]:
+        """How far each partition has been given away, by its name, those that have ended included. Asked between reads;
+        takes no time worth mentioning. What was read ahead and not given away is read again."""
         ...
 
     async def close(self) -> None:
@@ -117,6 +157,26 @@ class Sink(Protocol):
 
     async def close(self) -> None:
         """Gives back what the sink holds; rows that were not flushed may be lost."""
+        ...
+
+
+class StagingSink(Sink, Protocol):
+    """A sink whose rows are seen exactly once: they are staged with each checkpoint, and seen when it is committed.
+
+    `flush` need not make them visible. Whatever ends the process between two calls, `recover` makes good."""
+
+    async def recover(self, commits: Sequence[bytes]) -> None:
+        """The first call. Commits what all subtasks had staged for the checkpoint from which the job goes on, and
+        drops whatever earlier processes staged after it. Without commits the job starts from its beginning."""
+        ...
+
+    async def stage(self, epoch: int) -> bytes:
+        """Makes all rows since the last stage safe, yet not to be seen; returns by what they are committed, also when
+        there are none. Rows that come later are of the next epoch."""
+        ...
+
+    async def commit(self, data: bytes) -> None:
+        """Has staged rows seen: any number of times, also when another process has done so already."""
         ...
 
 
@@ -173,6 +233,13 @@ class TableSpec:
     batch_rows: int
     """About how many rows a source should put in a batch when it has plenty."""
     output: OutputPort
+    job: str = ""
+    """The job's id, for names that no other job has."""
+    transactional: bool = False
+    """Sink only: the job has checkpoints, so that rows can be staged with them."""
+    restored: Mapping[str, bytes] | None = None
+    """Source only: the positions of all subtasks' partitions where the job goes on, of which this subtask takes its
+    share; None at its beginning."""
     lines: LineParsers | None = None
     """Source only: what may decode its lines faster than Python's libraries do."""
 
@@ -190,6 +257,15 @@ class SinkKind:
     """What a connector says of its sinks."""
 
     options: type[Options]
+    stages: bool = False
+    """Whether its sinks are `StagingSink`s where the table is transactional."""
+    takes_lines: bool = False
+    """Whether its sinks, whose options are `EncodeOptions`, write `LINES` as they are; they take other rows as well."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """How often a row is seen in its sinks, whatever fails, when the job has checkpoints."""
+        return Guarantee.EXACTLY_ONCE if self.stages else Guarantee.AT_LEAST_ONCE
 
 
 class Connector(Protocol):

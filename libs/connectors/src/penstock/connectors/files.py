@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from penstock.connectors.errors import FileError
 
 
@@ -16,3 +20,17 @@ def file_error(path: str, error: OSError, *, hint: str | None = None) -> FileErr
             return FileError(path, "permission denied", hint=hint)
         case _:
             return FileError(path, (error.strerror or str(error)).lower(), hint=hint)
+
+
+def folder_error(path: str, error: FileNotFoundError) -> FileError:
+    """The error for a file that could not be created, because its folder is not there."""
+    return file_error(path, error, hint=f"the folder {os.path.dirname(path)} does not exist; create it first")
+
+
+@contextmanager
+def errors_of(path: str) -> Iterator[None]:
+    """What the operating system raises in here is an error of this file."""
+    try:
+        yield
+    except OSError as error:
+        raise file_error(path, error) from error

@@ -6,7 +6,7 @@ their counters are 0, 1, 2, …, each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -26,7 +26,7 @@ from penstock.connectors.base import (
     SourceKind,
     TableSpec,
 )
-from penstock.connectors.generated import generated_source
+from penstock.connectors.generated import beginning, generated_source
 from penstock.connectors.instants import Instant, microseconds_of, now_microseconds
 from penstock.connectors.options import read_options
 from penstock.connectors.shares import Numbers, Share
@@ -69,11 +69,10 @@ class Impulse:
 
     def open_source(self, spec: TableSpec) -> Source:
         options = read_options(self.name, ImpulseOptions, spec.options)
-        share = Share(spec.subtask, spec.parallelism)
-        rows = _Rows(spec, options)
+        start = beginning(spec.restored, Share(spec.subtask, spec.parallelism))
         return generated_source(
-            rows.generate,
-            share,
+            _Rows(spec, options, start.times_us),
+            start,
             total=options.message_count,
             batch_rows=spec.batch_rows,
             event_rate=options.event_rate,
@@ -84,29 +83,45 @@ class Impulse:
 
 
 class _Rows:
-    """The rows of given numbers; event times begin when the first are asked for, unless an option says when."""
+    """The rows of given numbers, whose event times begin with the first read, or go on, unless an option says when."""
 
-    def __init__(self, spec: TableSpec, options: ImpulseOptions) -> None:
+    def __init__(self, spec: TableSpec, options: ImpulseOptions, times_us: Sequence[tuple[int, int]]) -> None:
         self._schema = spec.schema
         self._subtask = spec.subtask
         self._interval = _interval_microseconds(options)
+        self._is_when_due = options.event_time_interval is None and options.start_time is None
         self._start = None if options.start_time is None else microseconds_of(options.start_time)
+        if times_us and self._interval is not None:  # the latest: no row comes before one that was given away
+            self._start = max(time - self._since_start(number) for number, time in times_us)
         self._columns: Mapping[str, Callable[[Numbers], pa.Array]] = {
             "counter": pa.array,
             "subtask_index": lambda numbers: pa.array(np.full(len(numbers), self._subtask, np.int64)),
             TIMESTAMP_COLUMN: lambda numbers: pa.array(self._event_times(numbers), TIMESTAMP_TYPE),
         }
 
+    def begin(self, number: int) -> None:
+        if self._interval is None:
+            return
+        now = now_microseconds() - self._since_start(number)
+        if self._start is None:
+            self._start = now
+        elif self._is_when_due:  # a job that was down goes on with rows of later times
+            self._start = max(self._start, now)
+
     def generate(self, numbers: Numbers) -> pa.RecordBatch:
         arrays = [self._columns[name](numbers) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
+    def time_us(self, number: int) -> int | None:
+        return None if self._start is None or self._interval is None else self._start + self._since_start(number)
+
     def _event_times(self, numbers: Numbers) -> Numbers:
-        if self._start is None and self._interval is None:
-            return np.full(len(numbers), now_microseconds(), np.int64)
         if self._start is None:
-            self._start = now_microseconds()
+            return np.full(len(numbers), now_microseconds(), np.int64)
         return self._start + (numbers * (self._interval or 0)).astype(np.int64)
+
+    def _since_start(self, number: int) -> int:
+        return int(number * (self._interval or 0))
 
 
 def _interval_microseconds(options: ImpulseOptions) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final
 
@@ -21,7 +22,7 @@ from penstock.connectors.base import (
     SourceKind,
     TableSpec,
 )
-from penstock.connectors.generated import generated_source
+from penstock.connectors.generated import beginning, generated_source
 from penstock.connectors.instants import Instant, microseconds_of
 from penstock.connectors.nexmark_events import COLUMNS, EPOCH_EVENTS, Events, Timeline, generate_column
 from penstock.connectors.options import read_options
@@ -63,13 +64,9 @@ class Nexmark:
     def open_source(self, spec: TableSpec) -> Source:
         options = read_options(self.name, NexmarkOptions, spec.options)
         timeline = Timeline(microseconds_of(options.base_time), _interval_microseconds(options), options.out_of_order)
-
-        def generate(positions: Numbers) -> pa.RecordBatch:
-            return generate_events(spec.schema, positions, timeline)
-
         return generated_source(
-            generate,
-            Share(spec.subtask, spec.parallelism, block=EPOCH_EVENTS),
+            _Rows(spec.schema, timeline),
+            beginning(spec.restored, Share(spec.subtask, spec.parallelism, block=EPOCH_EVENTS)),
             total=options.events,
             batch_rows=spec.batch_rows,
             event_rate=options.event_rate,
@@ -77,6 +74,23 @@ class Nexmark:
 
     def open_sink(self, spec: TableSpec) -> Sink:
         raise InternalError("nexmark has no sinks")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Events, whatever the time is."""
+
+    schema: pa.Schema
+    timeline: Timeline
+
+    def begin(self, number: int) -> None:
+        return
+
+    def generate(self, numbers: Numbers) -> pa.RecordBatch:
+        return generate_events(self.schema, numbers, self.timeline)
+
+    def time_us(self, number: int) -> int | None:
+        return None
 
 
 def generate_events(schema: pa.Schema, positions: Numbers, timeline: Timeline) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ _OVERSLEPT_SECONDS: Final = 0.05
 
 
 class Pacer:
-    """The times of numbered events, of which the first is due when the pacer is first asked."""
+    """The times of numbered events, of which one is due when the pacer begins: the first, unless it is told another."""
 
     def __init__(
         self,
@@ -33,15 +33,21 @@ class Pacer:
         self._sleep = sleep
         self._tick_seconds = tick_seconds
         self._started_at: float | None = None
+        self._first = 0
         self._woken_at = float("-inf")
+
+    def begin(self, number: int = 0) -> None:
+        """An event is due now, and those before it were; without this, the first is when the pacer is first asked."""
+        self._started_at = self._clock()
+        self._first = number
 
     def due(self) -> int:
         """How many events are due by now: those with a number less than this."""
-        return int((self._clock() - self._start()) * self._per_second) + 1
+        return self._first + int((self._clock() - self._start()) * self._per_second) + 1
 
     async def wait_for(self, number: int) -> None:
         """Returns when an event is due, at the earliest one tick after the last time."""
-        at = max(self._start() + number / self._per_second, self._woken_at + self._tick_seconds)
+        at = max(self._start() + (number - self._first) / self._per_second, self._woken_at + self._tick_seconds)
         while (remaining := at - self._clock()) > 0:
             await self._sleep(remaining)
         self._woken_at = self._clock()

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.connectors.base import Connector, Options, Role, SinkKind, SourceKind
 from penstock.connectors.blackhole import Blackhole
 from penstock.connectors.errors import OptionError, OptionProblem, UnknownConnector
+from penstock.connectors.filesystem import Filesystem
 from penstock.connectors.impulse import Impulse
 from penstock.connectors.nexmark import Nexmark
 from penstock.connectors.options import read_options, suggestion
@@ -18,7 +19,15 @@ from penstock.connectors.preview import Preview
 from penstock.connectors.single_file import SingleFile
 from penstock.connectors.stdout import Stdout
 
-_ALL: Final[tuple[Connector, ...]] = (Blackhole(), Impulse(), Nexmark(), Preview(), SingleFile(), Stdout())
+_ALL: Final[tuple[Connector, ...]] = (
+    Blackhole(),
+    Filesystem(),
+    Impulse(),
+    Nexmark(),
+    Preview(),
+    SingleFile(),
+    Stdout(),
+)
 
 CONNECTORS: Final[Mapping[str, Connector]] = MappingProxyType({connector.name: connector for connector in _ALL})
 
@@ -41,7 +50,7 @@ def parse_options(connector: Connector, role: Role, options: Mapping[str, str]) 
 
 
 def option_schemas() -> list[dict[str, Any]]:
-    """Every connector as JSON can hold it: its options, metadata columns and, if it has them, columns of its own."""
+    """Every connector as JSON can hold it: its options, what its sinks guarantee, and the columns that it has."""
     return [_described(connector) for connector in CONNECTORS.values()]
 
 
@@ -56,6 +65,7 @@ def _described(connector: Connector) -> dict[str, Any]:
         "description": connector.description,
         "source": None if source is None else source.options.model_json_schema(),
         "sink": None if sink is None else sink.options.model_json_schema(),
+        "guarantee": None if sink is None else sink.guarantee,
         "metadata": [] if source is None else [_column(name, kind) for name, kind in source.metadata.items()],
         "columns": _own_columns(connector),
     }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -18,9 +22,14 @@ from penstock.connectors.base import (
     SourceKind,
     TableSpec,
 )
-from penstock.connectors.file_sink import FileSink
-from penstock.connectors.file_source import METADATA, FileSource
+from penstock.connectors.file_parts import FilePart, deal_ranges, first_ranges, restored_parts
+from penstock.connectors.file_range import METADATA
+from penstock.connectors.file_sink import FileSink, line_encoder
+from penstock.connectors.file_target import FileTarget
+from penstock.connectors.files import file_error
+from penstock.connectors.files_source import FilesSource
 from penstock.connectors.options import read_options
+from penstock.connectors.staging import HiddenFiles, StagingFileSink
 
 
 class FileSourceOptions(DecodeOptions):
@@ -42,7 +51,7 @@ class SingleFile:
     name: ClassVar[str] = "single_file"
     description: ClassVar[str] = "A file of JSON lines, read to its end or written"
     source: ClassVar[SourceKind | None] = SourceKind(options=FileSourceOptions, metadata=METADATA)
-    sink: ClassVar[SinkKind | None] = SinkKind(options=FileSinkOptions)
+    sink: ClassVar[SinkKind | None] = SinkKind(options=FileSinkOptions, stages=True, takes_lines=True)
 
     def schema(self, options: Options) -> pa.Schema | None:
         return None
@@ -52,8 +61,25 @@ class SingleFile:
 
     def open_source(self, spec: TableSpec) -> Source:
         options = read_options(self.name, FileSourceOptions, spec.options)
-        return FileSource(spec, options, options.path)
+        return FilesSource(spec, options, partial(_deal, options.path, spec))
 
     def open_sink(self, spec: TableSpec) -> Sink:
         options = read_options(self.name, FileSinkOptions, spec.options)
-        return FileSink(spec.schema, options.path, append=options.append, timestamp_format=options.timestamp_format)
+        encode = line_encoder(spec.schema, options.timestamp_format)
+        if not spec.transactional:
+            return FileSink(encode, options.path, append=options.append)
+        folder, name = os.path.split(options.path)
+        hidden = HiddenFiles(folder or ".", f".{name}.{spec.job}", spec.subtask, spec.parallelism)
+        opened_at_ns = time.time_ns()
+        target = FileTarget(options.path, append=options.append, opened_at_ns=opened_at_ns)
+        return StagingFileSink(encode, hidden, target, spec.job, opened_at_ns)
+
+
+def _deal(path: str, spec: TableSpec) -> Sequence[FilePart]:
+    if known := restored_parts(spec.restored):
+        return deal_ranges(path, known, spec.subtask, spec.parallelism)
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise file_error(path, error) from error
+    return first_ranges(path, size, spec.subtask, spec.parallelism)

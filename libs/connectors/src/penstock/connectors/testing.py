@@ -29,6 +29,9 @@ def table_spec(
     batch_rows: int = 1000,
     output: CollectingOutput | None = None,
     lines: LineParsers | None = None,
+    job: str = "job",
+    transactional: bool = False,
+    restored: Mapping[str, bytes] | None = None,
 ) -> TableSpec:
     """The spec of a table called `t`; `_timestamp` is added to its columns."""
     return TableSpec(
@@ -40,6 +43,9 @@ def table_spec(
         parallelism=parallelism,
         batch_rows=batch_rows,
         output=output or CollectingOutput(),
+        job=job,
+        transactional=transactional,
+        restored=restored,
         lines=lines,
     )
 

@@ -60,12 +60,7 @@ class JsonEncoder:
             middle = batch.num_rows // 2
             return [*self.encode_pieces(batch.slice(0, middle)), *self.encode_pieces(batch.slice(middle))]
         members = [(column, batch.column(index)) for index, column in self._columns]
-        text = self._object(members, batch.num_rows, end="}\n")
-        if not len(text):
-            return []
-        _, offsets, data = text.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
-        return [memoryview(data)[bounds[0] : bounds[1]]]
+        return memory_of(self._object(members, batch.num_rows, end="}\n"))
 
     def _object(self, members: list[tuple[pa.Field, Any]], count: int, end: str) -> Any:
         parts: list[Any] = []
@@ -111,6 +106,15 @@ class JsonEncoder:
         return _Text(_null_where(array, text))
 
 
+def memory_of(text: Any) -> list[memoryview]:
+    """The texts of a column, one behind the other as they are in its memory."""
+    if not len(text):
+        return []
+    _, offsets, data = text.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[[text.offset, text.offset + len(text)]]
+    return [memoryview(data)[bounds[0] : bounds[1]]]
+
+
 def _literal(text: _Text) -> Any:
     """The text with null for nulls, and then also with its quotes."""
     if not text.values.null_count:
@@ -134,8 +138,8 @@ def _scalar_text(array: Any, column: pa.Field) -> _Text:
         return _Text(_timestamp_text(array, kind), quoted=True)
     if pa.types.is_date(kind):
         return _Text(array.cast(pa.string()), quoted=True)
-    if kind == pa.time64("us"):
-        return _Text(_with_fraction(array, _clock_seconds), quoted=True)
+    if pa.types.is_time64(kind):
+        return _Text(_with_fraction(array.cast(pa.time64("us")), _clock_seconds), quoted=True)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _Text(encode_column(array), quoted=True)
     raise UnsupportedType(f"column {column.name}: JSON cannot hold {kind}")
