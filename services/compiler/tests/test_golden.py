@@ -11,21 +11,31 @@ import pytest
 
 from penstock.common.diagnostics import render_diagnostic
 from penstock.common.program import (
+    HASH_COLUMN,
     INPUT,
+    OP_COLUMN,
+    ArrowKey,
     ArrowValue,
     ConnectorSink,
     Output,
     Program,
+    SessionWindowAggregate,
+    SlidingWindowAggregate,
+    StageQuery,
+    TumblingWindowAggregate,
+    UpdatingAggregate,
+    WindowFunction,
     program_from_proto,
     program_to_proto,
 )
 from penstock.common.program_text import plan_text
 from penstock.compiler import Compilation, compile_query
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
-from penstock.spark import Engine, FragmentSpec
+from penstock.spark import AggregationStage, Engine, FragmentSpec, StageName
 
 FOLDER = Path(__file__).parent
 EXAMPLES = Path(__file__).parents[3] / "examples"
+STAGED = (TumblingWindowAggregate, SlidingWindowAggregate, SessionWindowAggregate, UpdatingAggregate)
 UPDATE = os.environ.get("PENSTOCK_UPDATE_GOLDEN") == "1"
 
 
@@ -90,16 +100,37 @@ async def check_queries(engine: Engine, program: Program) -> None:
     for node in program.nodes:
         schema = input_of(program, node.key)
         for operator in node.operators:
-            if isinstance(operator.kind, ArrowValue):
-                assert schema is not None
-                spec = FragmentSpec(operator.kind.sql, {INPUT: schema}, operator.output)
-                async with await engine.plan(spec) as fragment:
-                    (result,) = await fragment.run(pa.RecordBatch.from_pylist([], schema))
-                assert result.schema == operator.output
+            if schema is not None and isinstance(operator.kind, ArrowValue | WindowFunction):
+                await check(engine, FragmentSpec(operator.kind.sql, {INPUT: schema}, operator.output))
+            if schema is not None and isinstance(operator.kind, ArrowKey):
+                await check(engine, staged(operator.kind.query, schema, operator.output))
+            if schema is not None and isinstance(operator.kind, STAGED):
+                merged = await check(engine, staged(operator.kind.merge, schema, None))
+                assert merged.names in (schema.names, [*schema.names, HASH_COLUMN])
+                final = await check(engine, staged(operator.kind.final, schema, None))
+                assert operator.output is not None
+                assert final.names == [name for name in operator.output.names if name != OP_COLUMN]
             if isinstance(operator.kind, ConnectorSink):
                 assert schema == operator.kind.input
             schema = operator.output
-            assert schema is None or schema.names[-1] == TIMESTAMP_COLUMN
+            assert isinstance(operator.kind, ArrowKey) or schema is None or schema.names[-1] == TIMESTAMP_COLUMN
+
+
+async def check(engine: Engine, spec: FragmentSpec) -> pa.Schema:
+    """A fragment can be planned and run, and gives what it says."""
+    async with await engine.plan(spec) as fragment:
+        (schema,) = spec.inputs.values()
+        (result,) = await fragment.run(pa.RecordBatch.from_pylist([], schema))
+    assert result.schema == fragment.output_schema
+    return result.schema
+
+
+def staged(query: StageQuery, schema: pa.Schema, output: pa.Schema | None) -> FragmentSpec:
+    stage = None
+    if query.aggregation is not None and query.stage is not None:
+        name = StageName(query.stage.name.lower())
+        stage = AggregationStage(query.aggregation.sql, query.aggregation.input, name)
+    return FragmentSpec(query.before, {INPUT: schema}, output, aggregation=stage, after=query.after)
 
 
 def input_of(program: Program, key: str) -> pa.Schema | None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.compiler import Compilation, compile_query
 from penstock.compiler.diagnostics import Problems
 from penstock.compiler.parse import parse
-from penstock.spark import Analysis, Engine, FunctionKind, Position, SqlError
+from penstock.spark import AggregationAnalysis, Engine, FunctionKind, Position, SqlError
 
 FOLDER = Path(__file__).parent
 QUERIES: Final = [path.read_text() for path in sorted(FOLDER.glob("*/*.sql"))]
@@ -27,7 +27,13 @@ SEEDS: Final = range(40)
 class Refusing:
     """An engine that knows no function and refuses every query, at its beginning."""
 
-    async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
+    async def schema_of(self, sql: str, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+        raise SqlError("no", sql=sql, error_class="UNRESOLVED_COLUMN.WITH_SUGGESTION", position=Position(1, 8))
+
+    async def analyse_aggregation(self, sql: str, schema: pa.Schema) -> AggregationAnalysis:
+        raise SqlError("no", sql=sql, error_class="UNRESOLVED_COLUMN.WITH_SUGGESTION", position=Position(1, 8))
+
+    async def used_by(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Mapping[str, pa.Schema]:
         raise SqlError("no", sql=sql, error_class="UNRESOLVED_COLUMN.WITH_SUGGESTION", position=Position(1, 8))
 
     async def functions(self) -> Mapping[str, FunctionKind]:

@@ -89,9 +89,10 @@ async def test_queries_are_compiled_side_by_side(engine: Engine) -> None:
 
 
 async def test_query_that_takes_too_long_is_given_up(engine: Engine) -> None:
+    columns = ", ".join(f"counter * {number} AS column_{number}" for number in range(500))
     async with compiler(engine, compile_timeout=timedelta(milliseconds=1)) as stub:
         with pytest.raises(PeerUnavailable, match="not compiled within 1ms"):
-            await compiled(stub, QUERY)
+            await compiled(stub, f"CREATE TABLE t WITH (connector = 'impulse'); SELECT {columns} FROM t;")
 
 
 async def test_start_of_an_engine_goes_on_when_its_first_query_gives_up() -> None:

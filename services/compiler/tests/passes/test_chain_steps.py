@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.compiler.passes import PASSES
-from penstock.compiler.testing import plan_of
+from penstock.compiler.testing import tidy_plan_of
 from penstock.spark import Engine
 
 TABLES = """CREATE TABLE t WITH (connector = 'impulse');
@@ -14,7 +14,7 @@ CREATE TABLE lines (n BIGINT)
 
 
 async def chains_of(engine: Engine, query: str) -> list[tuple[int, int | None]]:
-    plan, analyst = await plan_of(TABLES + query, engine)
+    plan, analyst = await tidy_plan_of(TABLES + query, engine)
     for improve in PASSES:
         plan = await improve(plan, analyst)
     assert tuple(step for chain in plan.chains for step in chain.steps) != ()

@@ -19,7 +19,7 @@ async def test_steps_that_reach_no_sink_are_dropped_with_their_source(engine: En
     keys = [step.key for step in dropped.steps]
     assert keys[0] == "source_a" and keys[-1] == "sink_preview"
     assert "source_b" not in keys
-    assert len(keys) == 4  # the SELECT, and the columns of its sink
+    assert len(keys) == 7  # event time and watermark, the SELECT, and the columns and the rows of its sink
 
 
 async def test_plan_in_which_all_is_read_stays_as_it_is(engine: Engine) -> None:

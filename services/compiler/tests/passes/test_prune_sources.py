@@ -7,7 +7,7 @@ from penstock.compiler.passes.drop_identities import drop_identities
 from penstock.compiler.passes.prune_columns import prune_columns
 from penstock.compiler.passes.prune_sources import prune_sources
 from penstock.compiler.plan import Scan
-from penstock.compiler.testing import plan_of
+from penstock.compiler.testing import tidy_plan_of
 from penstock.spark import Engine
 
 TABLE = """CREATE TABLE t (
@@ -30,7 +30,7 @@ PQ = pa.struct([("p", pa.string()), ("q", pa.string())])
 async def test_source_has_what_all_its_readers_read(
     engine: Engine, query: str, fields: list[tuple[str, pa.DataType]]
 ) -> None:
-    plan, analyst = await plan_of(TABLE + query, engine)
+    plan, analyst = await tidy_plan_of(TABLE + query, engine)
     for improve in (prune_columns, drop_identities, prune_sources):
         plan = await improve(plan, analyst)
     scan = plan.steps[0]

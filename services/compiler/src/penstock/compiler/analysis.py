@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
@@ -15,45 +15,62 @@ from penstock.compiler.dialect import marked_spark_sql, spark_sql
 from penstock.compiler.functions import REWRITES
 from penstock.compiler.messages import explain
 from penstock.compiler.positions import Text, extent
-from penstock.spark import Analysis, EngineFault, FragmentRefused, FunctionKind, Position
+from penstock.spark import AggregationAnalysis, EngineFault, FragmentRefused, FunctionKind, Position
 from penstock.spark.errors import QueryError
 
+T = TypeVar("T")
+
+_STAND_IN: Final = re.compile(r"\b_[akg]\d+\b")
 _MARK: Final = re.compile(r"/\*@(\d+)\*/")
 
 
 class Analyser(Protocol):
     """What analyses a query."""
 
-    async def analyse(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Analysis:
-        """What a query gives and what it reads; raises QueryError."""
+    async def schema_of(self, sql: str, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+        """What a query gives; raises QueryError."""
+        ...
+
+    async def used_by(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Mapping[str, pa.Schema]:
+        """What a query reads of its inputs; raises QueryError."""
+        ...
+
+    async def analyse_aggregation(self, sql: str, schema: pa.Schema) -> AggregationAnalysis:
+        """What an aggregation gives, and its partial results; raises QueryError."""
         ...
 
 
 class Analyst:
-    """Analyses the queries of one text, each once."""
+    """Analyses the queries of one text."""
 
     def __init__(self, engine: Analyser, text: Text, functions: Mapping[str, FunctionKind]) -> None:
         self._engine = engine
         self._text = text
         self._functions = functions
-        self._known: dict[tuple[str, tuple[tuple[str, bytes], ...]], Analysis] = {}
 
     def makes_rows(self, function: str) -> bool:
         """Whether a function makes rows of one row."""
         return self._functions.get(function.lower()) is FunctionKind.GENERATOR
 
-    async def analyse(self, select: exp.Expr, inputs: Mapping[str, pa.Schema]) -> Analysis:
-        """What a query over these inputs gives and reads; raises Refused where Spark refuses it."""
+    async def schema_of(self, select: exp.Expr, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
+        """What a query over these inputs gives; raises Refused where Spark refuses it."""
+        return await self._told(select, inputs, self._engine.schema_of(self._spark_sql(select), inputs))
+
+    async def used_by(self, select: exp.Expr, schema: pa.Schema) -> pa.Schema:
+        """How little of rows of a schema gives a query the same result; raises Refused where Spark refuses it."""
+        inputs = inputs_of(schema)
+        used = await self._told(select, inputs, self._engine.used_by(self._spark_sql(select), inputs))
+        return used[INPUT]
+
+    async def analyse_aggregation(self, select: exp.Select, schema: pa.Schema) -> AggregationAnalysis:
+        """What an aggregation of such rows gives, and its partial results; raises Refused where Spark refuses it."""
+        analysing = self._engine.analyse_aggregation(spark_sql(select), schema)
+        return await self._told(select, inputs_of(schema), analysing)
+
+    async def _told(self, select: exp.Expr, inputs: Mapping[str, pa.Schema], analysing: Awaitable[T]) -> T:
+        """What Spark says of a query, or its refusal in the user's terms."""
         try:
-            sql = spark_sql(select)
-        except (ValueError, RecursionError) as error:
-            raise self._not_possible(select, error) from error
-        key = (sql, tuple((name, schema.serialize().to_pybytes()) for name, schema in inputs.items()))
-        if (known := self._known.get(key)) is not None:
-            return known
-        try:
-            self._known[key] = await self._engine.analyse(sql, inputs)
-            return self._known[key]
+            return await analysing
         except QueryError as error:
             raise await self._refusal(select, inputs, error) from error
         except FragmentRefused as error:
@@ -63,23 +80,34 @@ class Analyst:
                 raise
             raise refusal("too_complex", "the query is nested too deeply", self._text.span(select)) from error
 
-    def _not_possible(self, select: exp.Expr, error: Exception) -> Refused:
-        if isinstance(error, RecursionError):
-            return refusal("too_complex", "the query is nested too deeply", self._text.span(select))
-        return refusal("unsupported", "this query holds something that is not supported", self._text.span(select))
+    def _spark_sql(self, select: exp.Expr) -> str:
+        try:
+            return spark_sql(select)
+        except RecursionError as error:
+            raise refusal("too_complex", "the query is nested too deeply", self._text.span(select)) from error
+        except ValueError as error:
+            message = "this query holds something that is not supported"
+            raise refusal("unsupported", message, self._text.span(select)) from error
 
     async def _refusal(self, select: exp.Expr, inputs: Mapping[str, pa.Schema], error: QueryError) -> Refused:
         marked, marks = marked_spark_sql(select)
         position = error.position
         try:
-            await self._engine.analyse(marked, inputs)
+            await self._engine.schema_of(marked, inputs)
         except QueryError as again:
             position = again.position
         node = _nearest(marked, marks, position)
         columns = [name for schema in inputs.values() for name in schema.names]
         said = explain(error, columns, [*self._functions, *REWRITES], self._written(node))
         span = self._text.span(_blamed(select, node, error), node, select)
-        return refusal(said.code, said.message, span, said.hint)
+        return refusal(said.code, _STAND_IN.sub(self._named(select), said.message), span, said.hint)
+
+    def _named(self, select: exp.Expr) -> Callable[[re.Match[str]], str]:
+        """What the user wrote where a query has a column that stands for it."""
+        written = {
+            found.name: self._written(found) for found in select.find_all(exp.Column) if "start" in (found._meta or {})
+        }
+        return lambda name: written.get(name[0], name[0])
 
     def _written(self, node: exp.Expr | None) -> str:
         """What the user wrote at the place of an error."""

@@ -22,6 +22,7 @@ from penstock.connectors.registry import CONNECTORS, connector_named, parse_opti
 _COMMON: Final = frozenset({"connector", "type", "event_time_field", "watermark_field", "idle_time", "late"})
 _TEMPLATE: Final = re.compile(r"\{\{\s*[A-Za-z_][A-Za-z0-9_]*\s*\}\}")
 _LATE: Final = ("drop", "dead_letter")
+_IDLE_MS: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,25 @@ class ConnectorTable:
     def name(self) -> str:
         return self.statement.name.text
 
+    @property
+    def idle_ms(self) -> int:
+        """After which silence a partition of the table holds no watermark back."""
+        option = self.options.get("idle_time")
+        return _IDLE_MS if option is None else milliseconds(option.value, option.value_span, f"option {option.name}")
+
+    @property
+    def has_late_letters(self) -> bool:
+        """Whether its late rows are letters for its dead-letter table."""
+        option = self.options.get("late")
+        return option is not None and option.value == "dead_letter"
+
     def connector_options(self) -> Mapping[str, str]:
         """The options that are the connector's own."""
-        return MappingProxyType({name: option.value for name, option in self.options.items() if name not in _COMMON})
+        bad_data = self.options.get("bad_data")
+        others = _COMMON
+        if self.has_late_letters and (bad_data is None or bad_data.value != "dead_letter"):
+            others = _COMMON | {"dead_letter"}  # it is for late rows alone, which the connector does not know of
+        return MappingProxyType({name: option.value for name, option in self.options.items() if name not in others})
 
     def check(self, role: Role, problems: Problems) -> Options:
         """The connector's options for a role; raises Known when they are wrong."""
@@ -163,8 +180,9 @@ def _check_common(table: ConnectorTable) -> None:
     if (option := options.get("late")) and option.value not in _LATE:
         hint = f"it is one of {listed(_LATE)}"
         raise refusal("invalid_option", f"option late: there is no {option.value!r}", option.value_span, hint)
-    if (option := options.get("late")) and option.value == "dead_letter":
-        raise refusal("unsupported", "late = 'dead_letter' is not supported yet", option.value_span)
+    if table.has_late_letters and "dead_letter" not in options:
+        message = "late = 'dead_letter' needs the option dead_letter, which names a sink table"
+        raise refusal("missing_option", message, options["late"].span)
     if (option := options.get("event_time_field")) and table.statement.watermark:
         hint = "leave one of them out"
         message = "the event time is given by both WATERMARK and event_time_field"

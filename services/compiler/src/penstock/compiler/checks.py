@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
@@ -20,11 +21,7 @@ _CLAUSES: Final[Mapping[str, tuple[str, str, str | None]]] = MappingProxyType(
         "sort": ("unbounded", "SORT BY needs all rows of a stream", _UNBOUNDED_HINT),
         "limit": ("unbounded", "LIMIT on a stream would end it", _UNBOUNDED_HINT),
         "offset": ("unbounded", "OFFSET needs an order, which a stream has not", _UNBOUNDED_HINT),
-        "group": ("unsupported", "GROUP BY is not supported yet", None),
-        "having": ("unsupported", "HAVING is not supported yet", None),
-        "distinct": ("unsupported", "DISTINCT is not supported yet", None),
-        "qualify": ("unsupported", "QUALIFY is not supported", None),
-        "windows": ("unsupported", "window functions are not supported yet", None),
+        "qualify": ("unsupported", "QUALIFY is not supported", "put the query into FROM, and filter in WHERE"),
     }
 )
 _KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -33,16 +30,14 @@ _KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
         "sort": r"SORT\s+BY",
         "limit": "LIMIT",
         "offset": "OFFSET",
-        "group": r"GROUP\s+BY",
-        "having": "HAVING",
-        "distinct": "DISTINCT",
         "qualify": "QUALIFY",
-        "windows": "WINDOW",
     }
 )
 # They call any method of the JVM, which is nobody's query's business.
 _FORBIDDEN: Final = frozenset({"reflect", "try_reflect", "java_method"})
-_TAKEN: Final = frozenset({"expressions", "from_", "where", "joins", "laterals", "with_"})
+_TAKEN: Final = frozenset(
+    {"expressions", "from_", "where", "joins", "laterals", "with_", "group", "having", "distinct", "windows"}
+)
 _SET_OPERATION: Final = frozenset({"this", "expression", "distinct", "with_", "by_name", "side", "kind", "on"})
 
 
@@ -64,39 +59,56 @@ def _spoken(name: str) -> str:
     return name.rstrip("_").replace("_", " ").upper()
 
 
-def check_expressions(tree: exp.Expr, kinds: Mapping[str, FunctionKind], text: Text) -> None:
-    """Refuses in an expression what is not a function of one row."""
+class Clause(StrEnum):
+    """Where an expression is, which decides what can be in it."""
+
+    SELECT = "SELECT"
+    WHERE = "WHERE"
+    HAVING = "HAVING"
+    GROUP_BY = "GROUP BY"
+    COLUMN = "a computed column"
+
+
+def check_expressions(tree: exp.Expr, clause: Clause, kinds: Mapping[str, FunctionKind], text: Text) -> None:
+    """Refuses in an expression what cannot be there."""
     for node in tree.walk():
-        refused = _refused(node, kinds, text)
+        refused = _refused(node, clause, kinds, text)
         if refused is not None:
             raise refused
 
 
-def _refused(node: exp.Expr, kinds: Mapping[str, FunctionKind], text: Text) -> Refused | None:
+def _refused(node: exp.Expr, clause: Clause, kinds: Mapping[str, FunctionKind], text: Text) -> Refused | None:
     match node:
-        case exp.Window():
-            return refusal("unsupported", "window functions (OVER) are not supported yet", text.span(node))
+        case exp.Window() if clause is not Clause.SELECT:
+            hint = "compute it in a query in FROM, and use it in the query around that"
+            return refusal("misplaced_over", f"OVER cannot be in {clause}", text.span(node), hint)
         case exp.Query() | exp.Exists():
             hint = "write it as a query in FROM"
             return refusal("unsupported", "subqueries in expressions are not supported yet", text.span(node), hint)
-        case exp.Filter() | exp.WithinGroup() | exp.Distinct() | exp.Order():
-            return refusal("unsupported", "aggregates are not supported yet", text.span(node))
         case exp.Anonymous():
-            return _refused_call(node, kinds, text)
+            return _refused_call(node, clause, kinds, text)
     return None
 
 
-def _refused_call(node: exp.Anonymous, kinds: Mapping[str, FunctionKind], text: Text) -> Refused | None:
+def _refused_call(node: exp.Anonymous, clause: Clause, kinds: Mapping[str, FunctionKind], text: Text) -> Refused | None:
     name = node.name.lower()
     place = text.place(node)
-    if name in functions.WINDOWS:
-        message = f"{name} is a window of event time, which belongs in GROUP BY; GROUP BY is not supported yet"
-        return refusal("unsupported", message, place)
+    if name in functions.WINDOWS and clause in (Clause.WHERE, Clause.COLUMN):
+        hint = "group by it in a query in FROM"
+        return refusal("window_not_grouped", f"{name} is a window, which belongs in GROUP BY", place, hint)
     kind = FunctionKind.AGGREGATE if name in functions.AGGREGATES else kinds.get(name)
-    if kind is FunctionKind.AGGREGATE:
-        return refusal("unsupported", f"aggregates such as {name} are not supported yet", place)
-    if kind is FunctionKind.WINDOW:
-        return refusal("unsupported", f"{name} needs OVER, and window functions are not supported yet", place)
+    if kind is FunctionKind.AGGREGATE and clause in (Clause.WHERE, Clause.COLUMN):
+        better = "use HAVING" if clause is Clause.WHERE else None
+        return refusal("misplaced_aggregate", f"the aggregate {name} cannot be in {clause}", place, better)
+    if kind is FunctionKind.WINDOW and not _has_over(node):
+        return refusal("missing_over", f"{name} needs OVER", place, f"write {name}(…) OVER (PARTITION BY … ORDER BY …)")
     if name.startswith("penstock_") or name in _FORBIDDEN:
         return refusal("unknown_function", f"unknown function {name}", place)
     return None
+
+
+def _has_over(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        parent = parent.parent
+    return isinstance(parent, exp.Window)

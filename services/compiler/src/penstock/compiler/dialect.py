@@ -122,6 +122,8 @@ class Penstock(Postgres):
         }
         # A window, and so the name of a function.
         KEYWORDS.pop("SESSION", None)
+        # Statements are read word by word.
+        KEYWORDS.pop("PRIMARY KEY", None)
 
 
 class _SparkTarget(Spark):
@@ -140,7 +142,20 @@ def _dialect() -> Penstock:
 
 def tokenize(sql: str) -> list[Token]:
     """The tokens of a text; raises sqlglot's TokenError."""
-    return _dialect().tokenize(sql)
+    tokens = _dialect().tokenize(sql)
+    return [_as_name(token) if _is_name(token, tokens[place + 1 : place + 4]) else token
+            for place, token in enumerate(tokens)]  # fmt: skip
+
+
+def _is_name(token: Token, following: list[Token]) -> bool:
+    """Whether WINDOW is a name, as windows are often called: a clause of it goes on with `name AS (`."""
+    if token.token_type is not TokenType.WINDOW:
+        return False
+    return [after.text.upper() for after in following[1:]] != ["AS", "("]
+
+
+def _as_name(token: Token) -> Token:
+    return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def parse(tokens: Sequence[Token], sql: str, into: type[exp.Expr]) -> exp.Expr | None:

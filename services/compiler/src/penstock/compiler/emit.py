@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from penstock.common.program import (
+    ArrowKey,
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
     Edge,
+    EdgeKind,
     Node,
     NodeKey,
     Operator,
     OperatorKey,
     OperatorKind,
     Program,
+    Stage,
+    StageQuery,
 )
-from penstock.compiler.plan import Chain, Plan, Query, Scan, Step, Write
+from penstock.compiler.plan import Chain, Key, Plan, Query, Scan, Step, Write
+from penstock.compiler.watermarks import observes
 
 
 def emit(plan: Plan) -> Program:
@@ -26,7 +29,13 @@ def emit(plan: Plan) -> Program:
     }
     nodes = tuple(map(_node, plan.chains))
     edges = tuple(
-        Edge(node_of[part.step], NodeKey(chain.steps[0].key), output=part.output)
+        Edge(
+            node_of[part.step],
+            NodeKey(chain.steps[0].key),
+            EdgeKind.SHUFFLE if part.keys else EdgeKind.FORWARD,
+            part.keys,
+            part.output,
+        )
         for chain in plan.chains
         for part in chain.steps[0].inputs
     )
@@ -46,11 +55,14 @@ def _operator(step: Step) -> Operator:
 
 def _kind(step: Step) -> OperatorKind:
     match step.kind:
-        case Scan(connector, table, options, metadata, _):
-            return ConnectorSource(connector, table, options, metadata)
+        case Scan(connector, table, options, metadata, _, idle_ms):
+            return ConnectorSource(connector, table, options, metadata, idle_ms)
         case Write(connector, table, options, _):
             return ConnectorSink(connector, table, options, step.schema)
         case Query() as query:
-            return ArrowValue(query.sql)
+            return ArrowValue(query.sql, observes(query.select))
+        case Key(select, aggregation) as key:
+            stage = None if aggregation is None else Stage.PARTIAL
+            return ArrowKey(StageQuery(key.sql, aggregation, stage), observes(select))
         case _:
-            assert_never(step.kind)
+            return step.kind

@@ -156,6 +156,64 @@ def _to_hex(node: exp.Anonymous, _: Text) -> exp.Expr:
     return call("lower", call("hex", *node.expressions))
 
 
+def _string_agg(node: exp.Anonymous, text: Text) -> exp.Expr:
+    """The order is inside the parentheses in Postgres, and behind them in Spark."""
+    *values, last = node.expressions
+    if not isinstance(last, exp.Order):
+        return call("listagg", *node.expressions)
+    order = exp.Order(expressions=[found.copy() for found in last.expressions])
+    return exp.WithinGroup(this=call("listagg", *values, last.this), expression=order)
+
+
+def _array_agg(node: exp.Anonymous, text: Text) -> exp.Expr:
+    """All values, nulls too, which Spark's own leaves out: inside structs, with what orders them, and then alone."""
+    _arguments(node, text, 1)
+    (argument,) = node.expressions
+    ordered = argument.expressions if isinstance(argument, exp.Order) else []
+    value = argument.this if ordered else argument
+    is_distinct = isinstance(value, exp.Distinct)
+    if is_distinct:
+        (value,) = value.expressions
+    if is_distinct and any(found.this != value for found in ordered):
+        raise refusal("unsupported", "DISTINCT values can be ordered by themselves only", text.span(node))
+    fields: list[exp.Expr | str] = []
+    for number, found in enumerate(ordered):  # nulls come last, or first when it descends
+        fields += [f"n{number}", call("isnull", found.this.copy()), f"o{number}", found.this.copy()]
+    pair: exp.Expr = call("named_struct", *fields, "value", value.copy())
+    pairs: exp.Expr = call("collect_list", exp.Distinct(expressions=[pair]) if is_distinct else pair)
+    directions = {bool(found.args.get("desc")) for found in ordered}
+    if len(directions) > 1:
+        raise refusal("unsupported", "array_agg can be ordered in one direction", text.span(node))
+    if directions:
+        pairs = call("sort_array", pairs, exp.Boolean(this=directions == {False}))
+    parameter = exp.Identifier(this="pair", quoted=True)
+    alone = exp.Lambda(
+        this=exp.Dot(this=parameter, expression=exp.Identifier(this="value", quoted=True)),
+        expressions=[parameter.copy()],
+    )
+    return call("transform", pairs, alone)
+
+
+def _ordered_value(earliest: str, latest: str) -> Rewrite:
+    """`first_value(x ORDER BY y)` as an aggregate; without an order, or with OVER, it is Spark's own."""
+
+    def rewrite(node: exp.Anonymous, text: Text) -> exp.Expr:
+        order = node.expressions[0] if len(node.expressions) == 1 else None
+        if not isinstance(order, exp.Order):
+            return node
+        if len(order.expressions) != 1:
+            raise refusal("unsupported", f"{node.name} can be ordered by one value only", text.span(node))
+        (by,) = order.expressions
+        return call(latest if by.args.get("desc") else earliest, order.this.copy(), by.this.copy())
+
+    return rewrite
+
+
+def _approx_median(node: exp.Anonymous, text: Text) -> exp.Expr:
+    _arguments(node, text, 1)
+    return exp.Anonymous(this="approx_percentile", expressions=[*node.expressions, exp.Literal.number("0.5")])
+
+
 def _arguments(node: exp.Anonymous, text: Text, *numbers: int) -> None:
     if len(node.expressions) not in numbers:
         wanted = " or ".join(map(str, numbers))
@@ -166,18 +224,24 @@ def _arguments(node: exp.Anonymous, text: Text, *numbers: int) -> None:
 REWRITES: Final[Mapping[str, Rewrite]] = MappingProxyType(
     {
         "approx_distinct": _renamed("approx_count_distinct"),
+        "approx_median": _approx_median,
+        "approx_percentile_cont": _renamed("approx_percentile"),
+        "array_agg": _array_agg,
         "array_has": _renamed("array_contains"),
         "array_length": _array_length,
         "array_to_string": _renamed("array_join"),
+        "covar": _renamed("covar_samp"),
         "date_bin": _date_bin,
         "date_part": _date_part,
         "date_trunc": _date_trunc,
         "datetrunc": _date_trunc,
         "ends_with": _renamed("endswith"),
         "extract_json_string": _renamed("get_json_object"),
+        "first_value": _ordered_value("min_by", "max_by"),
         "gen_random_uuid": _renamed("uuid"),
         "generate_series": _renamed("sequence"),
         "get_first_json_object": _renamed("get_json_object"),
+        "last_value": _ordered_value("max_by", "min_by"),
         "list_contains": _renamed("array_contains"),
         "make_array": _renamed("array"),
         "regexp_replace": _regexp_replace,
@@ -187,6 +251,7 @@ REWRITES: Final[Mapping[str, Rewrite]] = MappingProxyType(
         "sha384": _sha(384),
         "sha512": _sha(512),
         "starts_with": _renamed("startswith"),
+        "string_agg": _string_agg,
         "string_to_array": _split_by_text,
         "strpos": _renamed("instr"),
         "to_char": _to_char,
@@ -197,10 +262,11 @@ REWRITES: Final[Mapping[str, Rewrite]] = MappingProxyType(
         "to_timestamp_millis": _moment("timestamp_millis"),
         "to_timestamp_seconds": _moment("timestamp_seconds"),
         "unnest": _renamed("explode"),
+        "var": _renamed("var_samp"),
     }
 )
 
 # Names of aggregates that are not Spark's own; of those the engine knows the kind.
-AGGREGATES: Final = frozenset({"approx_distinct"})
+AGGREGATES: Final = frozenset({"approx_distinct", "approx_median", "approx_percentile_cont", "covar", "var"})
 # Windows of event time.
 WINDOWS: Final = frozenset({"tumble", "hop", "session"})

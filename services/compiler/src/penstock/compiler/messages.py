@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.compiler.diagnostics import did_you_mean, listed
-from penstock.connectors.base import TIMESTAMP_COLUMN
+from penstock.compiler.relations import HIDDEN
 from penstock.spark.errors import QueryError
 
 
@@ -86,7 +86,7 @@ def explain(error: QueryError, columns: Sequence[str], functions: Collection[str
 
 def _unknown_column(name: str, columns: Sequence[str]) -> Said:
     shown = name.replace("`", "")
-    known = [column for column in columns if column != TIMESTAMP_COLUMN]
+    known = [column for column in columns if column not in HIDDEN]
     last = shown.split(".")[-1]
     same = next((column for column in known if column.lower() == last.lower() and column != last), None)
     if same is not None:

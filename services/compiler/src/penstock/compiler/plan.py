@@ -10,7 +10,18 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.common.program import OperatorKey, Output, ProgramSettings
+from penstock.common.program import (
+    INPUT,
+    Aggregation,
+    OperatorKey,
+    Output,
+    ProgramSettings,
+    SessionWindowAggregate,
+    SlidingWindowAggregate,
+    TumblingWindowAggregate,
+    UpdatingAggregate,
+    WindowFunction,
+)
 from penstock.compiler.dialect import spark_sql
 
 
@@ -23,6 +34,7 @@ class Scan:
     options: Mapping[str, str]
     metadata: Mapping[str, str]
     max_parallelism: int | None
+    idle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,23 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """What is done before a shuffle: a query, then perhaps the partial stage of an aggregation of its rows."""
+
+    select: exp.Select
+    aggregation: Aggregation | None
+
+    @property
+    def sql(self) -> str:
+        return spark_sql(self.select)
+
+
+Stateful: TypeAlias = (
+    TumblingWindowAggregate | SlidingWindowAggregate | SessionWindowAggregate | UpdatingAggregate | WindowFunction
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Writes a sink table."""
 
@@ -46,7 +75,7 @@ class Write:
     max_parallelism: int | None
 
 
-StepKind: TypeAlias = Scan | Query | Write
+StepKind: TypeAlias = Scan | Query | Key | Stateful | Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +84,8 @@ class Input:
 
     step: OperatorKey
     output: Output = Output.ROWS
+    keys: tuple[str, ...] = ()
+    """The columns by which rows find their subtask; without any, they stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +134,15 @@ def input_table(select: exp.Select) -> exp.Table:
         source = source.this.args["from_"].this
     assert isinstance(source, exp.Table)
     return source
+
+
+def nested(outer: exp.Select, inner: exp.Select) -> exp.Select:
+    """One query of two: what the outer one calls its input is the inner one."""
+    result = outer.copy()
+    table = input_table(result)
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.Identifier(this=INPUT, quoted=True))
+    table.replace(exp.Subquery(this=inner.copy(), alias=alias.copy()))
+    return result
 
 
 def projections(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:

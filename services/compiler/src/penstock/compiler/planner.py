@@ -28,7 +28,8 @@ from penstock.compiler.relations import Relation, Steps, common_schema, dead_let
 from penstock.compiler.sinks import Assignment, Assignments, preview_name
 from penstock.compiler.sources import Source, Sources
 from penstock.compiler.statements import CreateTable, CreateView, Insert, Name, Select, Set, Statement
-from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, Options, Role
+from penstock.compiler.written_rows import WrittenRows
+from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, Role
 from penstock.connectors.registry import CONNECTORS
 from penstock.spark import FunctionKind
 
@@ -49,8 +50,9 @@ class Planner:
         self._preview = preview
         self._steps = Steps()
         self._sources = Sources(analyst, self._steps, text, problems)
-        self._queries = Queries(analyst, self._steps, text, problems, kinds)
+        self._queries = Queries(analyst, self._steps, text, problems, kinds, lambda: self._settings)
         self._assignments = Assignments(analyst, self._steps, text)
+        self._written_rows = WrittenRows(analyst, self._steps)
         self._settings = ProgramSettings()
         self._tables: dict[str, Table | Relation] = {}
         self._names: dict[str, Name] = {}
@@ -64,7 +66,7 @@ class Planner:
 
     async def plan(self, statements: Sequence[Statement]) -> Plan:
         """The plan of all statements; what is wrong goes to the problems."""
-        for statement in statements:
+        for statement in sorted(statements, key=lambda found: not isinstance(found, Set)):  # they count for all others
             with self._problems.collecting():
                 await self._statement(statement)
         await self._connect_dead_letters()
@@ -222,6 +224,7 @@ class Planner:
         self._open_sink(table, name)
         assignment = Assignment(name, self._sink_columns(table), columns, query)
         rows = await self._assignments.relation(assignment, relation)
+        rows = await self._written_rows.relation(self._sinks[table.name], name, rows)
         self._written.setdefault(table.name, []).append(rows)
 
     def _open_sink(self, table: ConnectorTable, name: Name) -> None:
@@ -252,7 +255,8 @@ class Planner:
         table = preview_name({*self._tables, *self._sinks})
         assignment = Assignment(Name(table, statement.span), None, (), statement.query)
         self._sinks[table] = _preview_sink(table)
-        self._written[table] = [await self._assignments.relation(assignment, relation)]
+        rows = await self._assignments.relation(assignment, relation)
+        self._written[table] = [await self._written_rows.relation(self._sinks[table], assignment.table, rows)]
 
     # Dead letters -----------------------------------------------------------------------------------------------------
 
@@ -264,21 +268,22 @@ class Planner:
 
     async def _connect_dead_letter(self, table: ConnectorTable) -> None:
         options = table.check(Role.SOURCE, self._problems)
-        target = self._dead_letter_table(table, options)
         source = self._read[table.name]
-        if target is None or source is None:
+        letters = [rows for name, rows in self._steps.late_letters if name == table.name]
+        if source is not None and isinstance(options, DecodeOptions) and options.bad_data is BadData.DEAD_LETTER:
+            letters.append(dead_letters_of(source.scan, DEAD_LETTERS))
+        target = self._dead_letter_table(table)
+        if target is None or not letters:
             return
         self._open_sink(target, target.statement.name)
-        rows = dead_letters_of(source.scan, DEAD_LETTERS)
-        columns = self._sink_columns(target)
-        letters = await self._assignments.dead_letters(target.statement.name, columns, rows)
-        self._written.setdefault(target.name, []).append(letters)
+        for rows in letters:
+            columns = self._sink_columns(target)
+            written = await self._assignments.dead_letters(target.statement.name, columns, rows)
+            self._written.setdefault(target.name, []).append(written)
 
-    def _dead_letter_table(self, table: ConnectorTable, options: Options) -> ConnectorTable | None:
-        if not isinstance(options, DecodeOptions):
-            return None
+    def _dead_letter_table(self, table: ConnectorTable) -> ConnectorTable | None:
         option = table.options.get("dead_letter")
-        if options.bad_data is not BadData.DEAD_LETTER or option is None:
+        if option is None:
             return None
         found = self._tables.get(option.value)
         if isinstance(found, Faulty):

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as arrow
 from sqlglot import exp
 
+from penstock.common.program import OP_COLUMN, WATERMARK_COLUMN, ProgramSettings
+from penstock.compiler.aggregates import Aggregates, Grouped
 from penstock.compiler.analysis import Analyst, inputs_of
 from penstock.compiler.catalog import refuse_reserved
-from penstock.compiler.checks import check_clauses, check_expressions
+from penstock.compiler.checks import Clause, check_clauses, check_expressions
 from penstock.compiler.diagnostics import Known, Problems, refusal
+from penstock.compiler.grouping import WINDOW_MARK, Grouping, Named, distinct, group, is_grouped, with_window
+from penstock.compiler.overs import Overs, Ranked, has_over, windows_of, with_named_windows
 from penstock.compiler.positions import Text
-from penstock.compiler.relations import Relation, Steps, aliased, cast_column, column, identifier, select_from_input
+from penstock.compiler.relations import (
+    OP,
+    TIMESTAMP,
+    WATERMARK,
+    Relation,
+    Steps,
+    Windows,
+    aliased,
+    cast_column,
+    column,
+    identifier,
+    select_from_input,
+)
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.tables import SelectSource, select_source
-from penstock.compiler.types import JSON_METADATA, is_json, is_unitable, user_name
-from penstock.connectors.base import TIMESTAMP_COLUMN
+from penstock.compiler.types import JSON_METADATA, is_json, is_unitable, spark_sql_cast, user_name
+from penstock.compiler.window_tables import WindowTables
+from penstock.compiler.windows import is_window
 from penstock.spark import FunctionKind
 
 _LONGEST_DESCRIPTION: Final = 60
@@ -52,6 +69,7 @@ class Queries:
     text: Text
     problems: Problems
     kinds: Mapping[str, FunctionKind]
+    settings: Callable[[], ProgramSettings]
 
     async def relation(self, query: exp.Expr, scope: Scope, *, positional: bool = False) -> Relation:
         """The rows of a query. Where they are used by position, two columns may have one name."""
@@ -100,35 +118,97 @@ class Queries:
         select = select_from_input(
             [
                 *(cast_column(field, target) for field, target in zip(relation.columns, fields, strict=True)),
-                column(TIMESTAMP_COLUMN),
+                *(column(field.name) for field in relation.hidden),
             ]
         )
-        schema = pa.schema([*fields, relation.schema.field(TIMESTAMP_COLUMN)])
-        return self.steps.query(select, relation, schema, f"name {', '.join(spelled)}")
+        schema = pa.schema([*fields, *relation.hidden])
+        named = self.steps.query(select, relation, schema, f"name {', '.join(spelled)}")
+        windows = relation.windows
+        told = frozenset(
+            target for field, target in zip(relation.columns, targets, strict=True) if field.name in windows.columns
+        )
+        return replace(named, windows=Windows(told, windows.width_us), late_letters=relation.late_letters)
 
     # SELECT -----------------------------------------------------------------------------------------------------------
 
     async def _select(self, select: exp.Select, scope: Scope, positional: bool) -> Relation:
         check_clauses(select, self.text)
         source = await self._source(select, scope)
-        for expression in [*select.expressions, *filter(None, [select.args.get("where")])]:
-            check_expressions(expression, self.kinds, self.text)
-        projections = list(self._projections(select, source, positional))
+        select = with_named_windows(select, self.text)
+        self._check(select)
+        projections = tuple(self._projections(select, source, positional))
+        values = [value for _, value in projections]
+        if is_grouped(select, values, self.kinds):
+            relation = await self._grouped(select, source, projections)
+        elif has_over(values):
+            trees = [(name, to_spark(value, self.text)) for name, value in projections]
+            relation = await self._overs.relation(Ranked(source, self._where(select), trees, select))
+        else:
+            relation = await self._projected(select, source, projections)
+        return await self._distinct(select, relation) if select.args.get("distinct") else relation
+
+    def _check(self, select: exp.Select) -> None:
+        for clause, name in ((Clause.WHERE, "where"), (Clause.HAVING, "having"), (Clause.GROUP_BY, "group")):
+            if (found := select.args.get(name)) is not None:
+                check_expressions(found, clause, self.kinds, self.text)
+        for expression in select.expressions:
+            check_expressions(expression, Clause.SELECT, self.kinds, self.text)
+
+    def _where(self, select: exp.Select) -> exp.Expr | None:
         where = select.args.get("where")
+        return None if where is None else to_spark(where.this, self.text)
+
+    async def _projected(self, select: exp.Select, source: SelectSource, projections: Named) -> Relation:
+        """A SELECT of one row each."""
+        for _, value in projections:
+            for call in value.find_all(exp.Anonymous):
+                if is_window(call):
+                    hint = "add GROUP BY with the window"
+                    raise refusal("window_not_grouped", "a window belongs in GROUP BY", self.text.place(call), hint)
+        where = self._where(select)
+        source = await _limited(source, where)
         step = select_from_input(
             [
                 *(aliased(to_spark(value, self.text), name) for name, value in projections),
-                column(TIMESTAMP_COLUMN, source.name),
+                *(column(field.name, source.name) for field in source.relation.hidden),
             ],
             alias=source.alias,
             laterals=[to_spark(lateral, self.text) for lateral in source.laterals],
-            where=to_spark(where.this, self.text) if where is not None else None,
+            where=where,
         )
-        analysis = await self.analyst.analyse(step, inputs_of(source.relation.schema))
-        schema = _with_json(analysis.schema, projections, source.relation.schema)
+        computed = await self.analyst.schema_of(step, inputs_of(source.relation.schema))
+        schema = _with_json(computed, projections, source.relation.schema)
         names = ", ".join(name for name, _ in projections)
         shown = names if len(names) <= _LONGEST_DESCRIPTION else f"{names[:_LONGEST_DESCRIPTION]}…"
-        return self.steps.query(step, source.relation, schema, f"select {shown}{' where …' if where else ''}")
+        relation = self.steps.query(step, source.relation, schema, f"select {shown}{' where …' if where else ''}")
+        return replace(relation, windows=windows_of(projections, source), late_letters=source.relation.late_letters)
+
+    async def _grouped(self, select: exp.Select, source: SelectSource, projections: Named) -> Relation:
+        """A SELECT of groups; functions with OVER are then of the groups."""
+        grouping = group(select, projections, source, self.kinds, self.text)
+        laterals = [to_spark(lateral, self.text) for lateral in source.laterals]
+        where = self._where(select)
+        if not has_over([value for _, value in grouping.results]):
+            return await self._aggregates.relation(Grouped(source, where, laterals, grouping, select))
+        groups = await self._aggregates.relation(Grouped(source, where, laterals, _of_groups(grouping), select))
+        trees = [(name, with_window(tree, column(_GROUP_WINDOW))) for name, tree in grouping.results]
+        return await self._overs.relation(Ranked(SelectSource(groups, None, ()), None, trees, select))
+
+    async def _distinct(self, select: exp.Select, relation: Relation) -> Relation:
+        if select.args["distinct"].args.get("on"):
+            hint = "number the rows of each key with ROW_NUMBER() OVER (…) in a query in FROM, and keep the first"
+            raise refusal("unsupported", "DISTINCT ON is not supported", self.text.span(select), hint)
+        source = SelectSource(relation, None, ())
+        columns = tuple((field.name, column(field.name)) for field in relation.columns)
+        return await self._aggregates.relation(Grouped(source, None, (), distinct(columns, source, self.text), select))
+
+    @property
+    def _aggregates(self) -> Aggregates:
+        return Aggregates(self.analyst, self.steps, self.text, self.settings)
+
+    @property
+    def _overs(self) -> Overs:
+        return Overs(self.analyst, self.steps, self.text, self.settings)
 
     async def _source(self, select: exp.Select, scope: Scope) -> SelectSource:
         clause = select.args.get("from_")
@@ -143,11 +223,25 @@ class Queries:
             case exp.Table() if isinstance(source.this, exp.Identifier):
                 self._check_table(source)
                 relation = await scope.relation(source)
+            case exp.Table() if is_window(source.this):
+                relation = await self._window_table(source, scope)
             case _:
                 raise refusal("unsupported", "only tables and queries can be read in FROM", self.text.span(source))
         alias = source.args.get("alias")
         relation = self.renamed(relation, (alias.args.get("columns") if alias is not None else None) or [])
         return select_source(select, source, relation, self.text)
+
+    async def _window_table(self, source: exp.Table, scope: Scope) -> Relation:
+        """`tumble(table, width)` in FROM."""
+        call = source.this
+        table, *lengths = call.expressions or [None]
+        if not isinstance(table, exp.Column) or table.table:
+            hint = f"write {call.name.lower()}(clicks, INTERVAL '1 minute')"
+            raise refusal("wrong_arguments", "a window in FROM is of a table", self.text.span(table, call), hint)
+        named = exp.Table(this=table.this.copy())
+        rows = await scope.relation(named)
+        tables = WindowTables(self.analyst, self.steps, self.text, self.settings)
+        return await tables.relation(call, lengths, rows)
 
     def _check_table(self, table: exp.Table) -> None:
         if table.args.get("db"):
@@ -203,7 +297,7 @@ class Queries:
             raise Known
         target = await self._common(sides, found)
         branches = [self._branch(relation, target) for relation in found]
-        return Relation(tuple(part for branch in branches for part in branch.inputs), target)
+        return Relation(tuple(part for branch in branches for part in branch.inputs), target, _common_windows(found))
 
     async def _common(self, sides: list[exp.Expr], relations: list[Relation]) -> pa.Schema:
         """The schema that all sides can be cast to, with the names of the first."""
@@ -213,12 +307,14 @@ class Queries:
             self._check_sides(side, fields, other.columns)
             inputs = {"one": pa.schema(fields), "other": pa.schema(other.columns)}
             both = exp.Union(this=_all_of("one", fields), expression=_all_of("other", other.columns), distinct=False)
-            schema = (await self.analyst.analyse(both, inputs)).schema
+            schema = await self.analyst.schema_of(both, inputs)
             fields = [
                 pa.field(field.name, found.type, found.nullable, field.metadata)
                 for field, found in zip(fields, schema, strict=True)
             ]
-        return pa.schema([*fields, common.schema.field(TIMESTAMP_COLUMN)])
+        is_updating = any(relation.is_updating for relation in relations)
+        has_watermark = any(relation.has_watermark for relation in relations)
+        return pa.schema([*fields, *[OP] * is_updating, *[WATERMARK] * has_watermark, TIMESTAMP])
 
     def _check_sides(self, side: exp.Expr, fields: list[pa.Field], others: list[pa.Field]) -> None:
         if len(fields) != len(others):
@@ -237,8 +333,68 @@ class Queries:
         values = [
             cast_column(source, field) for source, field in zip(relation.columns, target, strict=False)
         ]  # fmt: skip
-        select = select_from_input([*values, column(TIMESTAMP_COLUMN)])
+        hidden = [_hidden(relation, field.name) for field in target if field.name in (OP_COLUMN, WATERMARK_COLUMN)]
+        select = select_from_input([*values, *hidden, column(TIMESTAMP.name)])
         return self.steps.query(select, relation, target, "side of a union", own="union")
+
+
+async def _limited(source: SelectSource, where: exp.Expr | None) -> SelectSource:
+    """The source with only the first rows of each key, if the query asks for no others."""
+    ranking = source.relation.ranking
+    if ranking is None or where is None:
+        return source
+    parts = where.flatten() if isinstance(where, exp.And) else (where,)
+    limits = [limit for part in parts if (limit := _limit_of(part, ranking.column, source.name)) is not None]
+    return replace(source, relation=await ranking.limited(min(limits))) if limits else source
+
+
+def _limit_of(condition: exp.Expr, name: str, table: str | None) -> int | None:
+    """The greatest number that a condition on a column lets through."""
+    if not isinstance(condition, exp.LTE | exp.LT | exp.EQ):
+        return None
+    value, bound = condition.this, condition.expression
+    if not isinstance(value, exp.Column) or value.name != name or value.table not in ("", table) or not bound.is_int:
+        return None
+    return max(0, int(bound.name) - isinstance(condition, exp.LT))
+
+
+def _hidden(relation: Relation, name: str) -> exp.Expr:
+    """A hidden column, which a side of a union may lack: its rows then come for good, and are never late."""
+    if name in relation.schema.names:
+        return column(name)
+    if name == OP_COLUMN:
+        return aliased(spark_sql_cast(exp.Literal.number(1), "TINYINT"), name)
+    return aliased(spark_sql_cast(exp.Null(), "TIMESTAMP_NTZ"), name)
+
+
+def _common_windows(relations: list[Relation]) -> Windows:
+    """The windows of rows of all sides, by the columns of the first; none unless all have the same."""
+    first = relations[0]
+    places = [
+        place
+        for place, field in enumerate(first.columns)
+        if all(other.columns[place].name in other.windows.columns for other in relations)
+        and field.name in first.windows.columns
+    ]
+    widths = {relation.windows.width_us for relation in relations}
+    if not places or len(widths) > 1:
+        return Windows()
+    return Windows(frozenset(first.columns[place].name for place in places), first.windows.width_us)
+
+
+_GROUP_WINDOW: Final = "_w"
+
+
+def _of_groups(grouping: Grouping) -> Grouping:
+    """The same groups with their keys, aggregates and window as results."""
+    parts = [*grouping.keys, *grouping.aggregates]
+    results = tuple((name, column(name)) for name, _ in parts)
+    window = ((_GROUP_WINDOW, column(WINDOW_MARK)),) if _has_mark(grouping) else ()
+    return replace(grouping, results=(*results, *window))
+
+
+def _has_mark(grouping: Grouping) -> bool:
+    return any(found.name == WINDOW_MARK for _, tree in grouping.results for found in tree.find_all(exp.Column))
 
 
 def _sides(query: exp.SetOperation) -> Iterator[exp.Expr]:
@@ -279,7 +435,7 @@ def _implied_name(value: exp.Expr) -> str | None:
     return None
 
 
-def _with_json(schema: pa.Schema, projections: list[tuple[str, exp.Expr]], source: pa.Schema) -> pa.Schema:
+def _with_json(schema: pa.Schema, projections: Named, source: pa.Schema) -> pa.Schema:
     """The schema with JSON where a column holds it: Spark knows only text."""
     holding = {name for name, value in projections if _is_json(value, source)}
     return pa.schema(

@@ -3,32 +3,97 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as arrow
 from sqlglot import exp
 
-from penstock.common.program import INPUT, OperatorKey, Output
-from penstock.compiler.plan import Input, Query, Scan, Step, Write
+from penstock.common.program import (
+    INPUT,
+    OP_COLUMN,
+    WATERMARK_COLUMN,
+    OperatorKey,
+    Output,
+    SessionWindowAggregate,
+    SlidingWindowAggregate,
+    StageQuery,
+    TumblingWindowAggregate,
+    UpdatingAggregate,
+    WindowFunction,
+)
+from penstock.compiler.plan import Input, Key, Query, Scan, Stateful, Step, Write
 from penstock.compiler.types import spark_name, spark_sql_cast
 from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE
 
 TIMESTAMP = pa.field(TIMESTAMP_COLUMN, TIMESTAMP_TYPE, nullable=False)
+POSITION_COLUMN: Final = "_position"
+"""Where a row was in its source, for letters about it."""
+OP = pa.field(OP_COLUMN, pa.int8(), nullable=False)
+WATERMARK = pa.field(WATERMARK_COLUMN, TIMESTAMP_TYPE)
+_ENDS: Final = ("start", "end")
+HIDDEN: Final = (POSITION_COLUMN, OP_COLUMN, WATERMARK_COLUMN, TIMESTAMP_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows that rows are of: the columns each of which tells them apart, and how wide they are, if one width."""
+
+    columns: frozenset[str] = frozenset()
+    width_us: int | None = None
+
+    def told_by(self, tree: exp.Expr, table: str | None = None) -> bool:
+        """Whether a value tells them apart: one of the columns, or an end of one."""
+        if isinstance(tree, exp.Paren):
+            return self.told_by(tree.this, table)
+        if isinstance(tree, exp.Dot):
+            return tree.expression.name in _ENDS and self.told_by(tree.this, table)
+        if not isinstance(tree, exp.Column):
+            return False
+        parts = [part.name for part in tree.parts]
+        first, *fields = parts[1:] if len(parts) > 1 and parts[0] == table else parts
+        return first in self.columns and all(field in _ENDS for field in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A column that numbers the rows of each key, and the same rows if only the first so many of each are asked for."""
+
+    column: str
+    limited: Callable[[int], Awaitable[Relation]]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The rows of one or several steps, which all have this schema, `_timestamp` last."""
+    """The rows of one or several steps, which all have this schema: the user's columns, then hidden ones."""
 
     inputs: tuple[Input, ...]
     schema: pa.Schema
+    windows: Windows = Windows()
+    late_letters: str | None = None
+    """The source table whose late rows are letters for its dead-letter table."""
+    ranking: Ranking | None = None
 
     @property
     def columns(self) -> list[pa.Field]:
         """The columns that users see."""
-        return [field for field in self.schema if field.name != TIMESTAMP_COLUMN]
+        return [field for field in self.schema if field.name not in HIDDEN]
+
+    @property
+    def hidden(self) -> list[pa.Field]:
+        """The columns that every query passes on, `_timestamp` last."""
+        return [field for field in self.schema if field.name in HIDDEN]
+
+    @property
+    def is_updating(self) -> bool:
+        """Whether its rows are changes."""
+        return OP_COLUMN in self.schema.names
+
+    @property
+    def has_watermark(self) -> bool:
+        return WATERMARK_COLUMN in self.schema.names
 
 
 class Steps:
@@ -36,6 +101,8 @@ class Steps:
 
     def __init__(self) -> None:
         self._steps: dict[OperatorKey, Step] = {}
+        self.late_letters: list[tuple[str, Relation]] = []
+        """Rows that are too late for their windows, each with the table that they are of."""
 
     def scan(self, scan: Scan, columns: pa.Schema) -> Relation:
         """A source table."""
@@ -50,12 +117,42 @@ class Steps:
         """A query over a relation. The same query over the same rows is one step, unless it is somebody's `own`."""
         query = Query(select)
         identity = "\n".join([query.sql, own, *(f"{part.step} {part.output}" for part in source.inputs)])
-        key = OperatorKey(f"value_{hashlib.sha256(identity.encode()).hexdigest()[:8]}")
+        key = OperatorKey(f"value_{_digest(identity)}")
         if own:
             key = self._unused(key)
         elif (found := self._steps.get(key)) is not None:
             return self._relation(found)
         return self._relation(Step(key, description, query, source.inputs, schema))
+
+    def keyed(self, key: Key, source: Relation, schema: pa.Schema, description: str) -> Relation:
+        """What is done before a shuffle."""
+        identity = "\n".join([key.sql, *(f"{part.step}" for part in source.inputs)])
+        name = self._unused(OperatorKey(f"key_{_digest(identity)}"))
+        return self._relation(Step(name, description, key, source.inputs, schema))
+
+    def stateful(
+        self, kind: Stateful, source: Relation, keys: tuple[str, ...], schema: pa.Schema, description: str
+    ) -> Relation:
+        """An operator with state, which gets the rows of a key in one subtask."""
+        inputs = tuple(replace(part, keys=keys) for part in source.inputs)
+        names = {
+            TumblingWindowAggregate: "tumble",
+            SlidingWindowAggregate: "hop",
+            SessionWindowAggregate: "session",
+            UpdatingAggregate: "updating",
+            WindowFunction: "over",
+        }
+        identity = "\n".join([repr(_kept_by(kind)), *keys, *sorted(self._sources(inputs))])
+        name = self._unused(OperatorKey(f"{names[type(kind)]}_{_digest(identity)}"))
+        return self._relation(Step(name, description, kind, inputs, schema))
+
+    def _sources(self, inputs: Iterable[Input]) -> set[OperatorKey]:
+        """The tables that rows are of: what is done to them on the way may change without a loss of state."""
+        found: set[OperatorKey] = set()
+        for part in inputs:
+            step = self._steps[part.step]
+            found |= self._sources(step.inputs) if step.inputs else {step.key}
+        return found
 
     def unify(self, inputs: tuple[Input, ...], schema: pa.Schema) -> Relation:
         """The rows of several steps that nobody else reads, which get one schema."""
@@ -82,6 +179,21 @@ class Steps:
         while candidate in self._steps:
             number, candidate = number + 1, OperatorKey(f"{key}_{number}")
         return candidate
+
+
+def _kept_by(kind: Stateful) -> Stateful:
+    """What an operator's state depends on: what is made of it in the end only where that may have to be taken back."""
+    match kind:
+        case SessionWindowAggregate():
+            return replace(kind, final=StageQuery())
+        case TumblingWindowAggregate() | SlidingWindowAggregate() if not kind.lateness_us:
+            return replace(kind, final=StageQuery())
+        case _:
+            return kind
+
+
+def _digest(identity: str) -> str:
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
 def dead_letters_of(scan: Relation, schema: pa.Schema) -> Relation:
@@ -136,7 +248,7 @@ def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     first, *rest = schemas
     if all(first.equals(other, check_metadata=True) for other in rest):
         return first
-    return pa.schema([_nullable(field) if field.name != TIMESTAMP_COLUMN else field for field in first])
+    return pa.schema([_nullable(field) if field.name not in HIDDEN else field for field in first])
 
 
 def _nullable(field: pa.Field) -> pa.Field:

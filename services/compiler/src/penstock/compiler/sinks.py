@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyarrow import types as arrow
@@ -16,7 +16,16 @@ from penstock.compiler.catalog import unknown_column
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.positions import Text
-from penstock.compiler.relations import Relation, Steps, aliased, column, needs_cast, select_from_input, with_metadata
+from penstock.compiler.relations import (
+    Relation,
+    Steps,
+    Windows,
+    aliased,
+    column,
+    needs_cast,
+    select_from_input,
+    with_metadata,
+)
 from penstock.compiler.statements import Name
 from penstock.compiler.types import is_assignable, same_type, spark_name, spark_sql_cast, user_name
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
@@ -51,12 +60,15 @@ class Assignments:
             else:
                 missing = spark_sql_cast(exp.Null(), spark_name(target.type))
                 values.append(exp.Alias(this=missing, alias=exp.Identifier(this=target.name, quoted=True)))
-        select = select_from_input([*values, column(TIMESTAMP_COLUMN)])
-        schema = (await self.analyst.analyse(select, inputs_of(source.schema))).schema
+        hidden = [column(field.name) for field in source.hidden]
+        select = select_from_input([*values, *hidden])
+        schema = await self.analyst.schema_of(select, inputs_of(source.schema))
         described = f"columns of {assignment.table.text}"
-        return self.steps.query(
+        relation = self.steps.query(
             select, source, with_metadata(schema, list(targets)), described, own=assignment.table.text
         )
+        told = frozenset(name for name, field in chosen.items() if field.name in source.windows.columns)
+        return replace(relation, windows=Windows(told, source.windows.width_us))
 
     def _chosen(self, assignment: Assignment, targets: pa.Schema, source: Relation) -> dict[str, pa.Field]:
         """For each column of the table that gets one, the column of the query that it gets."""
@@ -115,7 +127,7 @@ class Assignments:
                 raise refusal("type_mismatch", message, table.span)
             values.append(aliased(_dead_letter_value(target), target.name))
         select = select_from_input([*values, column(TIMESTAMP_COLUMN)])
-        schema = (await self.analyst.analyse(select, inputs_of(rows.schema))).schema
+        schema = await self.analyst.schema_of(select, inputs_of(rows.schema))
         return self.steps.query(select, rows, schema, f"dead letters to {table.text}", own=table.text)
 
 

@@ -89,7 +89,7 @@ def select_source(select: exp.Select, source: exp.Expr, relation: Relation, text
     """What a SELECT over a relation reads; joins other than with UNNEST are refused."""
     alias = source.args.get("alias")
     given = alias.name if alias is not None and alias.this is not None else None
-    name = given or (source.name if isinstance(source, exp.Table) else None)
+    name = given or (source.name if isinstance(source, exp.Table) else None) or None
     joins = [*(select.args.get("joins") or []), *(source.args.get("joins") or [])]
     laterals = [_unnest_of_join(join, text) for join in joins]
     laterals += [_unnest(lateral, False, text) for lateral in select.args.get("laterals") or []]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import assert_never
 
 from penstock.common.program import OperatorKey, Output
 from penstock.compiler.analysis import Analyst
-from penstock.compiler.plan import Chain, Plan, Query, Scan, Step, Write
+from penstock.compiler.plan import Chain, Key, Plan, Query, Scan, Step, Write
 
 
 async def chain_steps(plan: Plan, _: Analyst) -> Plan:
@@ -22,6 +21,7 @@ async def chain_steps(plan: Plan, _: Analyst) -> Plan:
         joins = (
             before is not None
             and before.output is Output.ROWS
+            and not before.keys
             and readers[before.step] == 1
             and limits[before.step] == limits[step.key]
         )
@@ -37,8 +37,8 @@ def _limits(plan: Plan) -> dict[OperatorKey, int | None]:
         match step.kind:
             case Scan(max_parallelism=limit) | Write(max_parallelism=limit):
                 limits[step.key] = limit
-            case Query():
+            case Query() | Key():
                 limits[step.key] = limits[step.inputs[0].step] if len(step.inputs) == 1 else None
             case _:
-                assert_never(step.kind)
+                limits[step.key] = None
     return limits

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from sqlglot import exp
-
-from penstock.common.program import INPUT, OperatorKey
+from penstock.common.program import OperatorKey
 from penstock.compiler.analysis import Analyst
-from penstock.compiler.plan import Plan, Query, Step, input_table
+from penstock.compiler.plan import Key, Plan, Query, Step, nested
 
 
 async def collapse_queries(plan: Plan, _: Analyst) -> Plan:
@@ -20,24 +18,16 @@ async def collapse_queries(plan: Plan, _: Analyst) -> Plan:
         before = steps.get(step.inputs[0].step) if len(step.inputs) == 1 else None
         if (
             before is not None
-            and isinstance(step.kind, Query)
+            and isinstance(step.kind, Query | Key)
             and isinstance(before.kind, Query)
             and readers[before.key] == 1
         ):
             del steps[before.key]
             step = replace(
                 step,
-                kind=Query(_nested(step.kind.select, before.kind.select)),
+                kind=replace(step.kind, select=nested(step.kind.select, before.kind.select)),
                 inputs=before.inputs,
                 description=f"{before.description}, {step.description}",
             )
         steps[step.key] = step
     return replace(plan, steps=tuple(steps.values()))
-
-
-def _nested(outer: exp.Select, inner: exp.Select) -> exp.Select:
-    nested = outer.copy()
-    table = input_table(nested)
-    alias = table.args.get("alias") or exp.TableAlias(this=exp.Identifier(this=INPUT, quoted=True))
-    table.replace(exp.Subquery(this=inner.copy(), alias=alias.copy()))
-    return nested

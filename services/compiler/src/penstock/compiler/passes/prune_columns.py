@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.common.program import INPUT, OperatorKey, Output
-from penstock.compiler.analysis import Analyst, inputs_of
-from penstock.compiler.plan import Plan, Query, Step, projections
+from penstock.common.program import OperatorKey, Output
+from penstock.compiler.analysis import Analyst
+from penstock.compiler.plan import Input, Key, Plan, Query, Step, projections
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
 
 
@@ -21,11 +21,8 @@ async def prune_columns(plan: Plan, analyst: Analyst) -> Plan:
     for step in reversed(plan.steps):
         if isinstance(step.kind, Query):
             step = _narrowed(step, step.kind, wanted[step.key], analyst)
-            read = await _read_by(step, schemas, analyst)
-        else:
-            read = set(step.schema.names)
         for part in step.inputs:
-            wanted[part.step] |= read
+            wanted[part.step] |= await _read_by(step, part, schemas, analyst)
         pruned.append(step)
     return replace(plan, steps=tuple(reversed(pruned)))
 
@@ -46,9 +43,8 @@ def _makes_rows(value: exp.Expr, analyst: Analyst) -> bool:
     return any(analyst.makes_rows(call.name) for call in value.find_all(exp.Anonymous))
 
 
-async def _read_by(step: Step, schemas: dict[OperatorKey, pa.Schema], analyst: Analyst) -> set[str]:
-    assert isinstance(step.kind, Query)
-    part = step.inputs[0]
+async def _read_by(step: Step, part: Input, schemas: dict[OperatorKey, pa.Schema], analyst: Analyst) -> set[str]:
     schema = DEAD_LETTERS if part.output is Output.DEAD_LETTERS else schemas[part.step]
-    analysis = await analyst.analyse(step.kind.select, inputs_of(schema))
-    return set(analysis.used[INPUT].names)
+    if not isinstance(step.kind, Query | Key):
+        return set(schema.names)
+    return set((await analyst.used_by(step.kind.select, schema)).names)

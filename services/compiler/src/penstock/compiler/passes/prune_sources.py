@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 from pyarrow import types as arrow
 
-from penstock.common.program import INPUT, Output
-from penstock.compiler.analysis import Analyst, inputs_of
-from penstock.compiler.plan import Plan, Query, Scan, Step
+from penstock.common.program import Output
+from penstock.compiler.analysis import Analyst
+from penstock.compiler.plan import Key, Plan, Query, Scan, Step
 from penstock.connectors.base import TIMESTAMP_COLUMN
 
 
@@ -29,10 +29,9 @@ async def _narrowed(step: Step, scan: Scan, readers: Sequence[Step], analyst: An
     for reader in readers:
         if not any(part.step == step.key and part.output is Output.ROWS for part in reader.inputs):
             continue
-        if not isinstance(reader.kind, Query) or len(reader.inputs) > 1:
+        if not isinstance(reader.kind, Query | Key) or len(reader.inputs) > 1:
             return step  # the other inputs have this schema too
-        analysis = await analyst.analyse(reader.kind.select, inputs_of(step.schema))
-        used.append(analysis.used[INPUT])
+        used.append(await analyst.used_by(reader.kind.select, step.schema))
     fields = [
         merged
         for field in step.schema

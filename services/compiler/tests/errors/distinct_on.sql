@@ -1,3 +1,3 @@
 CREATE TABLE clicks (user_id TEXT NOT NULL, ms INT, ts TIMESTAMP, geo STRUCT<city TEXT>)
   WITH (connector = 'single_file', path = 'c.json', type = 'source');
-SELECT user_id, count(*) FROM clicks GROUP BY user_id;
+SELECT DISTINCT ON (user_id) user_id, ms FROM clicks;

@@ -1,3 +1,3 @@
 CREATE TABLE clicks (user_id TEXT NOT NULL, ms INT, ts TIMESTAMP, geo STRUCT<city TEXT>)
   WITH (connector = 'single_file', path = 'c.json', type = 'source');
-SELECT sum(ms) FROM clicks;
+SELECT user_id, max(sum(ms)) FROM clicks GROUP BY user_id;

@@ -1,3 +1,3 @@
 CREATE TABLE clicks (user_id TEXT NOT NULL, ms INT, ts TIMESTAMP, geo STRUCT<city TEXT>)
   WITH (connector = 'single_file', path = 'c.json', type = 'source');
-SELECT DISTINCT user_id FROM clicks;
+SELECT sum(ms) OVER w FROM clicks;

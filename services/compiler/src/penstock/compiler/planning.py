@@ -1,0 +1,21 @@
+"""What everything that plans queries needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.common.program import ProgramSettings
+from penstock.compiler.analysis import Analyst
+from penstock.compiler.positions import Text
+from penstock.compiler.relations import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """The analyst, the steps so far, the user's text, and what SET said."""
+
+    analyst: Analyst
+    steps: Steps
+    text: Text
+    settings: Callable[[], ProgramSettings]
