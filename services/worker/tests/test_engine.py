@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate, count
 from pathlib import Path
@@ -24,12 +25,12 @@ from penstock.common.program import (
     Program,
 )
 from penstock.common.testing import eventually
-from penstock.connectors.base import DEAD_LETTERS, SourceBatch
+from penstock.connectors.base import DEAD_LETTERS, NONE_HELD, SourceBatch
 from penstock.connectors.registry import CONNECTORS
 from penstock.spark import Engine
 from penstock.spark.errors import EngineLost
 from penstock.worker.engine import Execution, TaskState
-from penstock.worker.stages import Pace
+from penstock.worker.pace import Pace
 from penstock.worker.subtask import FragmentEngine
 from penstock.worker.testing import (
     SCHEMA,
@@ -189,9 +190,17 @@ async def test_a_lone_row_is_written_and_visible_without_waiting_for_others() ->
 
 async def test_rows_become_visible_while_a_stream_never_pauses() -> None:
     class Endless:
-        async def read(self) -> SourceBatch:
+        partitions = 1
+
+        async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch:
             await asyncio.sleep(0)
             return SourceBatch(rows(range(900)))
+
+        def partition_name(self, partition: int) -> str:
+            return str(partition)
+
+        def positions(self) -> Mapping[str, bytes]:
+            return {}
 
         async def close(self) -> None: ...
 
@@ -211,11 +220,19 @@ async def test_a_slow_sink_holds_its_source_back_and_shows_as_backpressure() -> 
     reads = 0
 
     class Endless:
-        async def read(self) -> SourceBatch:
+        partitions = 1
+
+        async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch:
             nonlocal reads
             reads += 1
             await asyncio.sleep(0)
             return SourceBatch(rows(range(500)))
+
+        def partition_name(self, partition: int) -> str:
+            return str(partition)
+
+        def positions(self) -> Mapping[str, bytes]:
+            return {}
 
         async def close(self) -> None: ...
 
@@ -255,7 +272,7 @@ async def test_the_first_failure_is_reported_once_and_ends_everything() -> None:
 
 async def test_an_error_of_the_project_keeps_its_domain_and_hint() -> None:
     class Refusing(ListSource):
-        async def read(self) -> SourceBatch | None:
+        async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch | None:
             raise UserError("bad row at f:1", hint="drop it")
 
     execution, reporter = execution_of(CHAIN, MemoryConnector({("t", 0): Refusing([])}))
@@ -356,10 +373,10 @@ async def test_metrics_count_what_went_in_and_out(engine: Engine) -> None:
     assert message.latency.counts[-1] == 10  # event times of 1970
 
 
-async def test_an_edge_to_another_worker_is_refused() -> None:
+async def test_an_edge_to_a_subtask_that_nobody_has_is_refused() -> None:
     program = Program((node("a", source()), node("b", sink())), (Edge(NodeKey("a"), NodeKey("b")),))
     tasks = [TaskId(NodeKey("a"), 0)]
-    with pytest.raises(InternalError, match=r"a\[0\] and b\[0\] are connected and must be on one worker"):
+    with pytest.raises(InternalError, match=r"a\[0\] and b\[0\] are connected, but no worker has b"):
         Execution(assignment(program, tasks), surroundings(MemoryConnector()), MemoryReporter())
 
 

@@ -174,15 +174,16 @@ async def test_keys_in_any_order_and_more_than_are_remembered(engine: Engine) ->
 async def test_memory_grows_with_blocks_and_is_given_back(engine: Engine) -> None:
     text = json.dumps({"id": 1, "text": "x" * 3_000_000}).encode()
     lines = [json.dumps({"id": n, "text": str(n), "flag": n % 3 == 0 or None}).encode() for n in range(60_000)]
+    before = (await engine.status()).arrow_allocated
     decoder = engine.line_decoder(SCHEMA, LIMIT)
     assert decoder is not None
     for part in (lines[:10], lines, [text] * 12, lines[:1], lines):
         check(SCHEMA, part, await asyncio.to_thread(decoder.decode, b"\n".join(part)))
-    assert (await engine.status()).arrow_allocated > 0
+    assert (await engine.status()).arrow_allocated > before
     decoder.close()
 
     async def is_free() -> bool:
-        return (await engine.status()).arrow_allocated == 0
+        return (await engine.status()).arrow_allocated <= before
 
     await eventually(is_free)
 

@@ -30,7 +30,7 @@ from penstock.common.proto.worker_pb2_grpc import WorkerServiceStub
 from penstock.common.rpc import RpcServer, RpcSettings, calling, connect
 from penstock.common.rpc import serve as serve_rpc
 from penstock.common.testing import eventually
-from penstock.connectors.base import SourceBatch
+from penstock.connectors.base import NONE_HELD, SourceBatch
 from penstock.spark.errors import EngineLost
 from penstock.worker.prometheus import SubtaskCollector
 from penstock.worker.service import serve
@@ -155,7 +155,7 @@ async def test_a_job_runs_from_registration_to_the_last_report_and_the_worker_en
 
 async def test_a_failure_arrives_with_its_domain_and_hint(controller: Controller) -> None:
     class Refusing(ListSource):
-        async def read(self) -> SourceBatch | None:
+        async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch | None:
             raise UserError("bad row at f:1", hint="drop it")
 
     async with worker_of(controller, MemoryConnector({("t", 0): Refusing([])})) as serving:
@@ -213,7 +213,7 @@ async def test_a_job_goes_on_and_its_reports_arrive_when_the_controller_was_away
     gate = asyncio.Event()
 
     class Held(ListSource):
-        async def read(self) -> SourceBatch | None:
+        async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch | None:
             await gate.wait()
             return await stop.read()
 

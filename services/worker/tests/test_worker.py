@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import asyncio
 
+import pyarrow as pa
 import pytest
 
 from penstock.common.errors import InternalError, NotFound
 from penstock.common.ids import Generation, WorkerId
-from penstock.common.program import Program
+from penstock.common.program import Operator, Program
 from penstock.common.testing import eventually
 from penstock.connectors.base import SourceBatch
+from penstock.worker.operators.base import ChainOperator, Planner
 from penstock.worker.preview import PreviewOutput
+from penstock.worker.state.budget import Budget
 from penstock.worker.testing import (
+    SCHEMA,
     TEST_PACE,
     ListSource,
     MemoryConnector,
@@ -22,6 +26,7 @@ from penstock.worker.testing import (
     sink,
     source,
 )
+from penstock.worker.testing_operators import Operators, latest
 from penstock.worker.wiring import TaskId
 from penstock.worker.worker import StopMode, Tools, Worker
 
@@ -108,3 +113,21 @@ async def test_preview_rows_are_lines_of_json_in_pieces() -> None:
     assert b"".join(piece.lines for piece in reporter.output).startswith(b'{"n":0}\n{"n":1}\n')
     assert {(piece.table, piece.subtask) for piece in reporter.output} == {("out", 3)}
     assert all(piece.lines.count(b"\n") == piece.rows for piece in reporter.output)
+
+
+async def test_state_of_a_query_that_names_no_time_to_live_gets_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives: list[int] = []
+
+    async def open_operator(
+        operator: Operator, schema: pa.Schema, planner: Planner, *, updating_ttl_ms: int, budget: Budget
+    ) -> ChainOperator:
+        lives.append(updating_ttl_ms)
+        return await Operators().open(operator, schema, planner)
+
+    monkeypatch.setattr("penstock.worker.worker.open_operator", open_operator)
+    connector = MemoryConnector({("t", 0): ListSource([SourceBatch(rows([1, 2]))])})
+    tools = Tools(PassingEngine(), {"memory": connector}, {}, TEST_PACE, updating_ttl_ms=500)
+    worker = Worker(WorkerId.new(), tools, lambda _job: MemoryReporter())
+    worker.start(assignment(Program((node("a", source(), latest(SCHEMA), sink()),), ())))
+    await worker.run()
+    assert (lives, connector.sinks["out", 0].numbers) == ([500], [1, 2])

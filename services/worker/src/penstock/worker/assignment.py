@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from penstock.common.ids import Generation, JobId, PipelineId
+from penstock.common.ids import Generation, JobId, PipelineId, WorkerId
 from penstock.common.program import Program
 from penstock.common.proto.controller_pb2 import TaskOwner
 from penstock.worker.wiring import TaskId
@@ -23,6 +24,27 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """Where a job's checkpoints are, and which of them it goes on from."""
+
+    url: str
+    """The job's folder."""
+    restore: str = ""
+    """The path of the metadata to go on from; empty: from the beginning."""
+    restore_url: str = ""
+    """The folder that it is in, where that is another job's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another worker of a job."""
+
+    worker: WorkerId
+    address: str
+    """Where it takes rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """A worker's share of a job."""
 
@@ -30,3 +52,7 @@ class Assignment:
     program: Program
     tasks: tuple[TaskId, ...]
     """Those of this worker."""
+    checkpoints: Checkpoints | None = None
+    """None: the job has none."""
+    elsewhere: Mapping[TaskId, Peer] = field(default_factory=dict)
+    """Who has the other tasks."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import grpc.aio
 import structlog
 
 from penstock.common.errors import PenstockError, RetryHint
 from penstock.common.events import LogEvent
 from penstock.common.proto import controller_pb2 as proto
-from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
 from penstock.common.rpc import RpcSettings, calling
 from penstock.worker.rpc import metrics_to_proto
 from penstock.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from penstock.common.proto.controller_pb2_grpc import ControllerServiceAsyncStub
 
 _FIRST_DELAY_SECONDS: Final = 0.1
 _LONGEST_DELAY_SECONDS: Final = 5.0
@@ -28,18 +29,20 @@ class Heartbeat:
     def __init__(
         self,
         worker: Worker,
-        channel: grpc.aio.Channel,
+        controller: ControllerServiceAsyncStub,
         settings: RpcSettings,
         *,
         node_id: str,
         rpc_address: str,
+        data_address: str,
         interval_seconds: float,
     ) -> None:
         self._worker = worker
-        self._controller = ControllerServiceStub(channel)
+        self._controller = controller
         self._settings = settings
         self._node_id = node_id
         self._rpc_address = rpc_address
+        self._data_address = data_address
         self._interval_seconds = interval_seconds
         self._well = True
 
@@ -79,12 +82,14 @@ class Heartbeat:
             self._worker.fence()
         elif not answer.known:
             await self._register()
+            self._worker.report_ended_again()
 
     async def _register(self) -> None:
         request = proto.RegisterWorkerRequest(
             worker_id=self._worker.id,
             node_id=self._node_id,
             rpc_address=self._rpc_address,
+            data_address=self._data_address,
             job=None if self._worker.job is None else self._worker.job.to_proto(),
         )
         async with calling(self._settings):

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,7 @@ import pyarrow as pa
 from penstock.common.program import NodeKey
 from penstock.common.proto import jobs_pb2 as proto
 from penstock.connectors.base import TIMESTAMP_COLUMN
-
-NO_WATERMARK: Final = -(2**63)
+from penstock.worker.signals import END_OF_TIME, START_OF_TIME
 
 _WINDOW_SECONDS: Final = 5.0
 _SAMPLE_SECONDS: Final = 0.25
@@ -85,7 +84,7 @@ class LatencyHistogram:
         index = batch.schema.get_field_index(TIMESTAMP_COLUMN)
         if index < 0 or not batch.num_rows:
             return
-        times = batch.column(index).cast(pa.int64(), safe=False).drop_null().to_numpy(zero_copy_only=False)
+        times = batch.column(index).view(pa.int64()).drop_null().to_numpy(zero_copy_only=False)
         times = np.minimum(times, now_us)
         self.sum_ms += float((now_us - times).sum(dtype=np.float64)) / 1000
         if not (times[:-1] <= times[1:]).all():  # sources give rows in the order of their times, or nearly so
@@ -106,24 +105,68 @@ class LatencyHistogram:
         return proto.Latency(bounds_ms=LATENCY_BOUNDS_MS, counts=self.counts.tolist())
 
 
-class SubtaskMetrics:
-    """The counters of one subtask; they only grow."""
+class State(Protocol):
+    """Whatever keeps rows, and drops those that come too late."""
 
-    def __init__(self, node: NodeKey, subtask: int, queued_rows: Callable[[], int]) -> None:
+    @property
+    def late_rows(self) -> int: ...
+
+    @property
+    def state_rows(self) -> int: ...
+
+    @property
+    def state_bytes(self) -> int: ...
+
+
+class SubtaskMetrics:
+    """The counters of one subtask, which only grow, and what there is now."""
+
+    def __init__(
+        self,
+        node: NodeKey,
+        subtask: int,
+        queued_rows: Callable[[], int],
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
         self.node = node
         self.subtask = subtask
         self.rows_in = self.rows_out = 0
         self.bytes_in = self.bytes_out = 0
         self.batches_in = self.batches_out = 0
-        self.bad_rows = 0
+        self.bad_rows = self._late_rows = 0
+        self.watermark = START_OF_TIME
+        self.state: State | None = None
         self.backpressure = Waits()
         self.latency: LatencyHistogram | None = None
         self._queued_rows = queued_rows
+        self._now_us = now_us
 
     @property
     def queued_rows(self) -> int:
         """Rows that wait in the input channels."""
         return self._queued_rows()
+
+    @property
+    def late_rows(self) -> int:
+        """Rows that came too late, and were dropped."""
+        return self._late_rows + (0 if self.state is None else self.state.late_rows)
+
+    @property
+    def state_rows(self) -> int:
+        """Rows that the operators keep."""
+        return 0 if self.state is None else self.state.state_rows
+
+    @property
+    def state_bytes(self) -> int:
+        """How large they are."""
+        return 0 if self.state is None else self.state.state_bytes
+
+    @property
+    def watermark_lag_seconds(self) -> float | None:
+        """How long ago the event time of the watermark was; None without one, and of a stream that has ended."""
+        if self.watermark in (START_OF_TIME, END_OF_TIME):
+            return None
+        return max(0, self._now_us() - self.watermark) / 1e6
 
     def count_in(self, batch: pa.RecordBatch) -> None:
         self.rows_in += batch.num_rows
@@ -134,6 +177,9 @@ class SubtaskMetrics:
         self.rows_out += batch.num_rows
         self.bytes_out += batch.nbytes
         self.batches_out += 1
+
+    def count_late(self, rows: int) -> None:
+        self._late_rows += rows
 
     def to_proto(self) -> proto.SubtaskMetrics:
         return proto.SubtaskMetrics(
@@ -146,8 +192,12 @@ class SubtaskMetrics:
             batches_in=self.batches_in,
             batches_out=self.batches_out,
             bad_rows=self.bad_rows,
+            late_rows=self.late_rows,
             backpressure=self.backpressure.share(),
             queued_rows=self.queued_rows,
-            watermark_us=NO_WATERMARK,
+            watermark_us=self.watermark,
+            watermark_lag_seconds=self.watermark_lag_seconds,
+            state_rows=self.state_rows,
+            state_bytes=self.state_bytes,
             latency=None if self.latency is None else self.latency.to_proto(),
         )

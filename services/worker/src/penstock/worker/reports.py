@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
-import grpc.aio
 import structlog
 
 from penstock.common.errors import PenstockError, RetryHint
 from penstock.common.events import LogEvent
 from penstock.common.ids import WorkerId
 from penstock.common.proto import controller_pb2 as proto
-from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
+from penstock.common.proto.checkpoint_pb2 import OperatorState
 from penstock.common.proto.error_pb2 import ErrorDetail
 from penstock.common.rpc import RpcSettings, calling
 from penstock.common.rpc_errors import encode_error
@@ -23,10 +24,21 @@ from penstock.worker.assignment import Job
 from penstock.worker.metrics import SubtaskMetrics
 from penstock.worker.wiring import TaskId
 
+if TYPE_CHECKING:
+    from penstock.common.proto.controller_pb2_grpc import ControllerServiceAsyncStub
+
 _FIRST_DELAY_SECONDS: Final = 0.1
 _LONGEST_DELAY_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
+
+
+class CheckpointStep(Enum):
+    """How far a subtask is with a checkpoint."""
+
+    ALIGNMENT_STARTED = proto.CHECKPOINT_STEP_ALIGNMENT_STARTED
+    STARTED = proto.CHECKPOINT_STEP_STARTED
+    FROZEN = proto.CHECKPOINT_STEP_FROZEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,22 @@ class Reporter(Protocol):
 
     def nonfatal_error(self, task: TaskId, error: PenstockError) -> None: ...
 
+    def task_ended(self, task: TaskId) -> None:
+        """A source has no more rows, and waits for the last checkpoint."""
+        ...
+
+    def checkpoint_event(self, task: TaskId, epoch: int, step: CheckpointStep, at: float) -> None:
+        """At a time in seconds since 1970."""
+        ...
+
+    def checkpoint_completed(
+        self, task: TaskId, epoch: int, watermark: int, operators: Sequence[OperatorState]
+    ) -> None: ...
+
+    def checkpoint_failed(self, task: TaskId, epoch: int, error: PenstockError) -> None: ...
+
+    def task_committed(self, task: TaskId, epoch: int) -> None: ...
+
     def worker_finished(self) -> None: ...
 
     async def send_output(self, rows: OutputRows) -> None:
@@ -67,11 +95,14 @@ _Call = Callable[[], Awaitable[object]]
 class ControllerReporter:
     """Reports over gRPC, again and again while the controller cannot be reached.
 
-    What waits is bounded by the number of subtasks: each is reported a few times in its life.
+    What waits is bounded by the number of subtasks: each is reported a few times in its life, and a few times with each
+    checkpoint, of which there is none while the controller is away.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, settings: RpcSettings, worker: WorkerId, job: Job) -> None:
-        self._controller = ControllerServiceStub(channel)
+    def __init__(
+        self, controller: ControllerServiceAsyncStub, settings: RpcSettings, worker: WorkerId, job: Job
+    ) -> None:
+        self._controller = controller
         self._settings = settings
         self._worker = worker
         self._job = job.to_proto()
@@ -97,6 +128,40 @@ class ControllerReporter:
             worker_id=self._worker, job=self._job, task=_task(task), error=_detail(error)
         )
         self._put("nonfatal_error", lambda: self._controller.NonfatalError(request))
+
+    def task_ended(self, task: TaskId) -> None:
+        request = proto.TaskEndedRequest(worker_id=self._worker, job=self._job, task=_task(task))
+        self._put("task_ended", lambda: self._controller.TaskEnded(request))
+
+    def checkpoint_event(self, task: TaskId, epoch: int, step: CheckpointStep, at: float) -> None:
+        request = proto.TaskCheckpointEventRequest(
+            worker_id=self._worker, job=self._job, task=_task(task), epoch=epoch, step=step.value, at_us=int(at * 1e6)
+        )
+        self._put("checkpoint_event", lambda: self._controller.TaskCheckpointEvent(request))
+
+    def checkpoint_completed(
+        self, task: TaskId, epoch: int, watermark: int, operators: Sequence[OperatorState]
+    ) -> None:
+        request = proto.TaskCheckpointCompletedRequest(
+            worker_id=self._worker,
+            job=self._job,
+            task=_task(task),
+            epoch=epoch,
+            watermark_us=watermark,
+            operators=operators,
+            at_us=time.time_ns() // 1000,
+        )
+        self._put("checkpoint_completed", lambda: self._controller.TaskCheckpointCompleted(request))
+
+    def checkpoint_failed(self, task: TaskId, epoch: int, error: PenstockError) -> None:
+        request = proto.TaskCheckpointFailedRequest(
+            worker_id=self._worker, job=self._job, task=_task(task), epoch=epoch, error=_detail(error)
+        )
+        self._put("checkpoint_failed", lambda: self._controller.TaskCheckpointFailed(request))
+
+    def task_committed(self, task: TaskId, epoch: int) -> None:
+        request = proto.TaskCommittedRequest(worker_id=self._worker, job=self._job, task=_task(task), epoch=epoch)
+        self._put("task_committed", lambda: self._controller.TaskCommitted(request))
 
     def worker_finished(self) -> None:
         request = proto.WorkerFinishedRequest(worker_id=self._worker, job=self._job)

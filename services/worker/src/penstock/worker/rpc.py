@@ -7,13 +7,13 @@ from typing import Any, Final
 import grpc.aio
 
 from penstock.common.errors import InternalError
-from penstock.common.ids import Generation, JobId, PipelineId
+from penstock.common.ids import Generation, JobId, PipelineId, WorkerId
 from penstock.common.program import NodeKey, program_from_proto
 from penstock.common.proto import controller_pb2
 from penstock.common.proto import worker_pb2 as proto
 from penstock.common.proto.jobs_pb2 import SubtaskMetrics
 from penstock.common.proto.worker_pb2_grpc import WorkerServiceServicer
-from penstock.worker.assignment import Assignment, Job
+from penstock.worker.assignment import Assignment, Checkpoints, Job, Peer
 from penstock.worker.engine import Execution, TaskState
 from penstock.worker.wiring import TaskId
 from penstock.worker.worker import StopMode, Worker
@@ -36,13 +36,33 @@ class WorkerRpc(WorkerServiceServicer):
         self, request: proto.StartExecutionRequest, context: _Context
     ) -> proto.StartExecutionResponse:
         job = Job(JobId(request.job.job_id), PipelineId(request.pipeline_id), Generation(request.job.generation))
-        tasks = tuple(
-            TaskId(NodeKey(placement.task.node_id), placement.task.subtask)
-            for placement in request.tasks
-            if placement.worker_id == self._worker.id
-        )
-        self._worker.start(Assignment(job, program_from_proto(request.program), tasks))
+        tasks: list[TaskId] = []
+        elsewhere: dict[TaskId, Peer] = {}
+        for placement in request.tasks:
+            task = TaskId(NodeKey(placement.task.node_id), placement.task.subtask)
+            if placement.worker_id == self._worker.id:
+                tasks.append(task)
+            else:
+                elsewhere[task] = Peer(WorkerId(placement.worker_id), placement.data_address)
+        checkpoints = None
+        if request.HasField("checkpoints"):
+            asked = request.checkpoints
+            checkpoints = Checkpoints(asked.url, asked.restore, asked.restore_url)
+        program = program_from_proto(request.program)
+        self._worker.start(Assignment(job, program, tuple(tasks), checkpoints, elsewhere))
         return proto.StartExecutionResponse()
+
+    async def Checkpoint(self, request: proto.CheckpointRequest, context: _Context) -> proto.CheckpointResponse:
+        execution = self._worker.execution_of(JobId(request.job.job_id), Generation(request.job.generation))
+        await execution.checkpoint(request.epoch, last=request.then_stop)
+        return proto.CheckpointResponse()
+
+    async def Commit(self, request: proto.CommitRequest, context: _Context) -> proto.CommitResponse:
+        execution = self._worker.execution_of(JobId(request.job.job_id), Generation(request.job.generation))
+        for commit in request.commits:
+            task = TaskId(NodeKey(commit.task.node_id), commit.task.subtask)
+            await execution.commit(task, request.epoch, commit.data)
+        return proto.CommitResponse()
 
     async def StopExecution(
         self, request: proto.StopExecutionRequest, context: _Context

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -14,8 +15,10 @@ import structlog
 from penstock.common import rpc as common_rpc
 from penstock.common.admin import AdminSettings, serve_admin
 from penstock.common.arrow import leave_pandas_out
-from penstock.common.errors import SettingsError
+from penstock.common.checkpoint.settings import StorageSettings
+from penstock.common.controllers import Controllers
 from penstock.common.events import LogEvent
+from penstock.common.fencing import Fence
 from penstock.common.ids import WorkerId
 from penstock.common.proto.worker_pb2_grpc import add_WorkerServiceServicer_to_server
 from penstock.common.rpc import RpcSettings
@@ -25,6 +28,7 @@ from penstock.connectors.registry import CONNECTORS
 from penstock.spark import Engine, SparkSettings
 from penstock.worker.assignment import Job
 from penstock.worker.heartbeat import Heartbeat
+from penstock.worker.network.network import Network
 from penstock.worker.parent import parent_ended
 from penstock.worker.prometheus import SubtaskCollector
 from penstock.worker.reports import ControllerReporter
@@ -45,38 +49,54 @@ async def serve(
     engine: FragmentEngine,
     collector: SubtaskCollector,
     connectors: Mapping[str, Connector] = CONNECTORS,
+    storage_options: Mapping[str, str] = MappingProxyType({}),
     environment: Mapping[str, str] = os.environ,
     ready: Callable[[WorkerId], None] = lambda worker: None,
 ) -> None:
     """Runs one job and returns; `ready` is called when the controller knows the worker. The engine stays open."""
-    if not settings.controller:
-        raise SettingsError("worker.controller is missing", hint="set it to the controller's host and port")
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            channel = await stack.enter_async_context(common_rpc.connect(settings.controller, rpc))
+            fence = Fence()
+            controllers = await stack.enter_async_context(Controllers(settings.controller, rpc, fence))
             helpers: list[asyncio.Task[None]] = []
 
             def reporter_of(job: Job) -> ControllerReporter:
-                reporter = ControllerReporter(channel, rpc, worker.id, job)
+                reporter = ControllerReporter(controllers.stub, rpc, worker.id, job)
                 helpers.append(tasks.create_task(reporter.run(), name="reports"))
                 return reporter
 
             id = WorkerId(settings.id) if settings.id else WorkerId.new()
-            worker = Worker(id, Tools(engine, connectors, environment, settings.pace), reporter_of)
-            stack.enter_context(collector.showing(worker))
+            network = await Network.open(
+                id, host=settings.host, port=settings.data_port, rpc=rpc, settings=settings.network
+            )
+            stack.push_async_callback(network.close)
+            tools = Tools(
+                engine,
+                connectors,
+                environment,
+                settings.pace,
+                settings.updating_ttl_ms,
+                settings.budget,
+                storage_options,
+                network,
+            )
+            worker = Worker(id, tools, reporter_of)
+            stack.enter_context(collector.showing(worker, fence))
             server = await common_rpc.serve(
                 lambda server: add_WorkerServiceServicer_to_server(WorkerRpc(worker), server),
                 host=settings.host,
                 port=settings.rpc_port,
                 settings=rpc,
+                fence=fence,
             )
             stack.push_async_callback(server.close)
             heartbeat = Heartbeat(
                 worker,
-                channel,
+                controllers.stub,
                 rpc,
                 node_id=settings.node_id,
                 rpc_address=f"{_advertised_host(settings)}:{server.port}",
+                data_address=f"{_advertised_host(settings)}:{network.port}",
                 interval_seconds=settings.heartbeat_interval.total_seconds(),
             )
             helpers.append(tasks.create_task(_watch_standby(worker, engine), name="engine"))
@@ -125,7 +145,13 @@ async def _serve_process(context: Context, settings: WorkerSettings) -> None:
         )
         stack.push_async_callback(admin.close)
         collector = SubtaskCollector(context.registry)
-        await serve(settings, rpc=config.section("rpc", RpcSettings), engine=engine, collector=collector)
+        await serve(
+            settings,
+            rpc=config.section("rpc", RpcSettings),
+            engine=engine,
+            collector=collector,
+            storage_options=config.section("storage", StorageSettings).options,
+        )
 
 
 async def _watch_standby(worker: Worker, engine: FragmentEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -22,7 +23,9 @@ from penstock.common.program import (
     OperatorKey,
     Program,
 )
+from penstock.common.proto.checkpoint_pb2 import OperatorState
 from penstock.connectors.base import (
+    NONE_HELD,
     TIMESTAMP_COLUMN,
     TIMESTAMP_TYPE,
     Options,
@@ -35,13 +38,15 @@ from penstock.connectors.base import (
     SourceKind,
     TableSpec,
 )
-from penstock.spark import FragmentSpec
-from penstock.worker.assignment import Assignment, Job
-from penstock.worker.channels import Batches
+from penstock.spark import FragmentSpec, Observed
+from penstock.worker.assignment import Assignment, Checkpoints, Job
+from penstock.worker.batches import Batches
+from penstock.worker.fragments import PlannedFragment
 from penstock.worker.metrics import SubtaskMetrics
-from penstock.worker.reports import OutputRows
-from penstock.worker.stages import Pace, PlannedFragment
+from penstock.worker.pace import Pace
+from penstock.worker.reports import CheckpointStep, OutputRows
 from penstock.worker.subtask import FragmentEngine, Surroundings
+from penstock.worker.testing_operators import Operators
 from penstock.worker.wiring import TaskId
 
 SCHEMA = pa.schema([("n", pa.int64()), (TIMESTAMP_COLUMN, TIMESTAMP_TYPE)])
@@ -59,20 +64,64 @@ def rows(numbers: Iterable[int]) -> pa.RecordBatch:
 class ListSource:
     """Gives what it was given, then ends, or waits for ever."""
 
-    def __init__(self, batches: Iterable[SourceBatch], *, ends: bool = True) -> None:
+    def __init__(self, batches: Iterable[SourceBatch], *, ends: bool = True, partitions: int = 1) -> None:
+        self.partitions = partitions
         self._batches = iter(batches)
         self._ends = ends
         self.closed = False
 
-    async def read(self) -> SourceBatch | None:
+    async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch | None:
         await asyncio.sleep(0)
         batch = next(self._batches, None)
         if batch is None and not self._ends:
             await asyncio.get_running_loop().create_future()
         return batch
 
+    def partition_name(self, partition: int) -> str:
+        return str(partition)
+
+    def positions(self) -> Mapping[str, bytes]:
+        return {}
+
     async def close(self) -> None:
         self.closed = True
+
+
+class PartitionedSource:
+    """Gives rows of each of its partitions in turn; a partition whose last item is None never ends."""
+
+    def __init__(self, *partitions: Sequence[Sequence[int] | None]) -> None:
+        self.partitions = len(partitions)
+        self.asked: list[frozenset[int]] = []
+        """What was held at each read."""
+        self._left = {partition: deque(batches) for partition, batches in enumerate(partitions)}
+        self._given = -1
+
+    async def read(self, held: frozenset[int] = NONE_HELD) -> SourceBatch | None:
+        self.asked.append(held)
+        await asyncio.sleep(0)
+        turns = sorted(self._left, key=lambda partition: (partition <= self._given, partition))
+        for partition in turns:
+            batches = self._left[partition]
+            if partition in held or (batches and batches[0] is None):
+                continue
+            self._given = partition
+            found = batches.popleft() if batches else None
+            ended = () if batches else (partition,)
+            for one in ended:
+                del self._left[one]
+            return SourceBatch(rows(found or ()), partition=partition, ended=ended)
+        if self._left:
+            await asyncio.get_running_loop().create_future()
+        return None
+
+    def partition_name(self, partition: int) -> str:
+        return str(partition)
+
+    def positions(self) -> Mapping[str, bytes]:
+        return {}
+
+    async def close(self) -> None: ...
 
 
 class CollectingSink:
@@ -139,10 +188,15 @@ class MemoryConnector:
 
 
 class PassingFragment:
-    """Passes rows on as they are, parted by their first column."""
+    """Passes rows on as they are, parted by their first column, which is also their event time.
 
-    def __init__(self, partitions: int) -> None:
+    Where it observes, the watermark is so far behind that, and late rows are dropped."""
+
+    def __init__(self, partitions: int, delay: int = 0) -> None:
         self._partitions = partitions
+        self._delay = delay
+        self.runs: list[tuple[int | None, list[int]]] = []
+        """The watermark before each run, and its rows."""
 
     async def run(self, *inputs: Sequence[pa.RecordBatch]) -> Batches:
         await asyncio.sleep(0)
@@ -151,17 +205,31 @@ class PassingFragment:
         partition = np.mod(together.column(0).to_numpy(), self._partitions)
         return tuple(together.filter(pa.array(partition == number)) for number in range(self._partitions))
 
+    async def observe(self, batches: Sequence[pa.RecordBatch], watermark: int | None) -> Observed:
+        together = pa.concat_batches(batches)
+        numbers = together.column(0).to_pylist()
+        self.runs.append((watermark, numbers))
+        on_time = []
+        for number in numbers:
+            on_time.append(watermark is None or number > watermark)
+            watermark = max(number - self._delay, number - self._delay if watermark is None else watermark)
+        kept = await self.run([together.filter(pa.array(on_time))])
+        return Observed(kept, watermark, on_time.count(False))
+
     async def close(self) -> None: ...
 
 
 class PassingEngine:
     """Plans any query as one that passes its rows on; `lose` ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, delay: int = 0) -> None:
         self._ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._delay = delay
+        self.planned: list[PassingFragment] = []
 
     async def plan(self, spec: FragmentSpec) -> PlannedFragment:
-        return PassingFragment(spec.partitions)
+        self.planned.append(PassingFragment(spec.partitions, self._delay))
+        return self.planned[-1]
 
     def line_decoder(self, schema: pa.Schema, max_line_bytes: int) -> None:
         return None
@@ -173,6 +241,16 @@ class PassingEngine:
         self._ended.set_result(error)
 
 
+@dataclass(frozen=True)
+class CompletedReport:
+    """A subtask's part of a checkpoint."""
+
+    task: TaskId
+    epoch: int
+    watermark: int
+    operators: tuple[OperatorState, ...]
+
+
 @dataclass
 class MemoryReporter:
     """Keeps the reports."""
@@ -182,6 +260,11 @@ class MemoryReporter:
     failed: list[tuple[TaskId, PenstockError]] = field(default_factory=list)
     nonfatal: list[tuple[TaskId, PenstockError]] = field(default_factory=list)
     output: list[OutputRows] = field(default_factory=list)
+    tasks_ended: list[TaskId] = field(default_factory=list)
+    steps: list[tuple[TaskId, int, CheckpointStep]] = field(default_factory=list)
+    completed: list[CompletedReport] = field(default_factory=list)
+    checkpoints_failed: list[tuple[TaskId, int, PenstockError]] = field(default_factory=list)
+    committed: list[tuple[TaskId, int]] = field(default_factory=list)
     ended: bool = False
 
     def task_started(self, task: TaskId) -> None:
@@ -195,6 +278,23 @@ class MemoryReporter:
 
     def nonfatal_error(self, task: TaskId, error: PenstockError) -> None:
         self.nonfatal.append((task, error))
+
+    def task_ended(self, task: TaskId) -> None:
+        self.tasks_ended.append(task)
+
+    def checkpoint_event(self, task: TaskId, epoch: int, step: CheckpointStep, at: float) -> None:
+        self.steps.append((task, epoch, step))
+
+    def checkpoint_completed(
+        self, task: TaskId, epoch: int, watermark: int, operators: Sequence[OperatorState]
+    ) -> None:
+        self.completed.append(CompletedReport(task, epoch, watermark, tuple(operators)))
+
+    def checkpoint_failed(self, task: TaskId, epoch: int, error: PenstockError) -> None:
+        self.checkpoints_failed.append((task, epoch, error))
+
+    def task_committed(self, task: TaskId, epoch: int) -> None:
+        self.committed.append((task, epoch))
 
     def worker_finished(self) -> None:
         self.ended = True
@@ -219,20 +319,29 @@ def surroundings(
     pace: Pace = TEST_PACE,
     environment: Mapping[str, str] | None = None,
     output: OutputPort | None = None,
+    operators: Operators | None = None,
 ) -> Surroundings:
     """A worker's surroundings with one connector."""
     port = output or NoOutput()
     return Surroundings(
-        engine or PassingEngine(), {connector.name: connector}, environment or {}, pace, lambda _table, _task: port
+        engine or PassingEngine(),
+        {connector.name: connector},
+        environment or {},
+        pace,
+        lambda _table, _task: port,
+        (operators or Operators()).open,
     )
 
 
-def source(table: str = "t", schema: pa.Schema = SCHEMA, options: Mapping[str, str] | None = None) -> Operator:
-    return Operator(OperatorKey(table), f"source {table}", ConnectorSource("memory", table, options or {}, {}), schema)
+def source(
+    table: str = "t", schema: pa.Schema = SCHEMA, options: Mapping[str, str] | None = None, idle_ms: int = 0
+) -> Operator:
+    kind = ConnectorSource("memory", table, options or {}, {}, idle_ms)
+    return Operator(OperatorKey(table), f"source {table}", kind, schema)
 
 
-def value(sql: str, output: pa.Schema = SCHEMA) -> Operator:
-    return Operator(OperatorKey(sql), "value", ArrowValue(sql), output)
+def value(sql: str, output: pa.Schema = SCHEMA, *, observes: bool = False) -> Operator:
+    return Operator(OperatorKey(sql), "value", ArrowValue(sql, observes), output)
 
 
 def sink(table: str = "out", schema: pa.Schema = SCHEMA, options: Mapping[str, str] | None = None) -> Operator:
@@ -243,8 +352,14 @@ def node(key: str, *operators: Operator, parallelism: int = 1) -> Node:
     return Node(NodeKey(key), key, operators, parallelism)
 
 
-def assignment(program: Program, tasks: Sequence[TaskId] | None = None) -> Assignment:
+def assignment(
+    program: Program,
+    tasks: Sequence[TaskId] | None = None,
+    *,
+    job: Job | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> Assignment:
     """All of a program, or some of its subtasks."""
     everything = [TaskId(node.key, subtask) for node in program.nodes for subtask in range(node.parallelism)]
-    job = Job(JobId.new(), PipelineId.new(), Generation(1))
-    return Assignment(job, program, tuple(everything if tasks is None else tasks))
+    job = job or Job(JobId.new(), PipelineId.new(), Generation(1))
+    return Assignment(job, program, tuple(everything if tasks is None else tasks), checkpoints)

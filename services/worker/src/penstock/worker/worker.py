@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, assert_never
 
 import structlog
@@ -17,9 +18,12 @@ from penstock.common.telemetry import bind_job
 from penstock.connectors.base import Connector
 from penstock.worker.assignment import Assignment, Job
 from penstock.worker.engine import Execution
+from penstock.worker.network.network import Network
+from penstock.worker.operators.opening import open_operator
+from penstock.worker.pace import Pace
 from penstock.worker.preview import PreviewOutput
 from penstock.worker.reports import Reporter
-from penstock.worker.stages import Pace
+from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.subtask import FragmentEngine, Surroundings
 
 log = structlog.get_logger(__name__)
@@ -40,6 +44,13 @@ class Tools:
     connectors: Mapping[str, Connector]
     environment: Mapping[str, str]
     pace: Pace
+    updating_ttl_ms: int = 0
+    """How long keys are kept that nothing touches, where the query does not say; 0: for ever."""
+    budget: Budget = UNLIMITED
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    """How the checkpoint storage is reached."""
+    network: Network | None = None
+    """How other workers are reached."""
 
 
 class Worker:
@@ -79,6 +90,9 @@ class Worker:
             tools.environment,
             tools.pace,
             lambda table, task: PreviewOutput(reporter, table, task),
+            partial(open_operator, updating_ttl_ms=tools.updating_ttl_ms, budget=tools.budget),
+            tools.storage_options,
+            tools.network,
         )
         self._execution = Execution(assignment, surroundings, reporter)
         self._reporter = reporter
@@ -86,9 +100,7 @@ class Worker:
 
     def stop(self, job: JobId, generation: Generation, mode: StopMode) -> None:
         """Ends the job's subtasks."""
-        execution = self._execution
-        if execution is None or (execution.assignment.job.id, execution.assignment.job.generation) != (job, generation):
-            raise NotFound(f"the worker {self.id} does not run generation {generation} of job {job}")
+        execution = self.execution_of(job, generation)
         log.info(LogEvent.EXECUTION_STOPPING, job=job, mode=mode.value)
         match mode:
             case StopMode.GRACEFUL:
@@ -97,6 +109,19 @@ class Worker:
                 self._halted.set()
             case _:
                 assert_never(mode)
+
+    def execution_of(self, job: JobId, generation: Generation) -> Execution:
+        """What it runs, if that is a generation of a job; raises NotFound."""
+        execution = self._execution
+        if execution is None or (execution.assignment.job.id, execution.assignment.job.generation) != (job, generation):
+            raise NotFound(f"the worker {self.id} does not run generation {generation} of job {job}")
+        return execution
+
+    def report_ended_again(self) -> None:
+        """A controller that has come back does not know which sources have no more rows."""
+        if self._execution is not None and self._reporter is not None:
+            for task in self._execution.ended_sources:
+                self._reporter.task_ended(task)
 
     def fence(self) -> None:
         """Ends everything without a report: the job belongs to others now."""

@@ -1,0 +1,1 @@
+"""Operators with state, each a link of a chain."""

@@ -1,0 +1,1 @@
+"""What operators keep in memory: Arrow batches by time and by key."""

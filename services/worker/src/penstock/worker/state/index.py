@@ -1,0 +1,119 @@
+"""Where the rows of each hash are: a hash table in numpy, whose work is done for arrays of hashes at a time."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+ABSENT: Final = -1
+"""The location of a hash that is not there."""
+_EMPTY: Final = -1
+_REMOVED: Final = -2
+_LEAST_BITS: Final = 10
+# Spreads hashes that differ only in some bits: the table's place is the product's highest bits (Fibonacci hashing).
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+class HashIndex:
+    """Hash to location (not negative), by open addressing with linear probing.
+
+    A slot is a pair (hash, location) in one row of the table, so that a probe touches one line of the cache. At most
+    half of the slots are taken; removed ones count as taken until the table is built anew, at a constant cost a change.
+    """
+
+    def __init__(self) -> None:
+        self._bits = _LEAST_BITS
+        self._slots = _empty_slots(self._bits)
+        self._taken = 0  # slots that are not empty
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the table."""
+        return int(self._slots.nbytes)
+
+    def find(self, hashes: Int64s) -> Int64s:
+        """The location of each hash, or `ABSENT`."""
+        slots = self._find_slots(hashes)
+        return np.where(slots < 0, ABSENT, self._slots[:, 1][slots])
+
+    def remove(self, hashes: Int64s) -> Int64s:
+        """Removes those of the distinct hashes that are there; returns their locations."""
+        slots = self._find_slots(hashes)
+        slots = slots[slots >= 0]
+        locations = self._slots[:, 1][slots]
+        self._slots[:, 1][slots] = _REMOVED
+        self._count -= slots.size
+        if self._bits > _LEAST_BITS and self._count < len(self._slots) >> 4:
+            self._rebuild(0)
+        return locations
+
+    def move(self, hashes: Int64s, locations: Int64s) -> None:
+        """Gives hashes that are there other locations."""
+        self._slots[:, 1][self._find_slots(hashes)] = locations
+
+    def insert(self, hashes: Int64s, locations: Int64s) -> None:
+        """Puts in distinct hashes that are not there, with distinct locations."""
+        if (self._taken + hashes.size) * 2 > len(self._slots):
+            self._rebuild(hashes.size)
+        self._count += hashes.size
+        self._place(hashes, locations)
+
+    def _find_slots(self, hashes: Int64s) -> Int64s:
+        """The slot of each hash, or a negative number."""
+        found = np.full(hashes.size, ABSENT, np.int64)
+        pending = np.arange(hashes.size)
+        slots = self._homes(hashes)
+        while pending.size:
+            probed = self._slots.take(slots, axis=0)
+            held, location = probed[:, 0], probed[:, 1]
+            hit = (held == hashes) & (location >= 0)
+            found[pending[hit]] = slots[hit]
+            further = ~hit & (location != _EMPTY)
+            pending, hashes = pending[further], hashes[further]
+            slots = self._next(slots[further])
+        return found
+
+    def _place(self, hashes: Int64s, locations: Int64s) -> None:
+        held = self._slots[:, 1]
+        slots = self._homes(hashes)
+        while hashes.size:
+            before = held[slots]
+            free = before < 0
+            # All write at once and the last one stays: who reads back its own location has the slot.
+            held[slots[free]] = locations[free]
+            won = np.zeros_like(free)
+            won[free] = held[slots[free]] == locations[free]
+            self._slots[:, 0][slots[won]] = hashes[won]
+            self._taken += int(np.count_nonzero(before[won] == _EMPTY))
+            lost = ~won
+            hashes, locations = hashes[lost], locations[lost]
+            slots = self._next(slots[lost])
+
+    def _rebuild(self, more: int) -> None:
+        """Builds the table anew, without removed slots, with room for these and some more."""
+        kept = self._slots[self._slots[:, 1] >= 0]
+        self._bits = max(_LEAST_BITS, (3 * (self._count + more)).bit_length())
+        self._slots = _empty_slots(self._bits)
+        self._taken = 0
+        self._place(kept[:, 0], kept[:, 1])
+
+    def _homes(self, hashes: Int64s) -> Int64s:
+        spread = np.ascontiguousarray(hashes).view(np.uint64) * _SPREAD
+        return (spread >> np.uint64(64 - self._bits)).view(np.int64)
+
+    def _next(self, slots: Int64s) -> Int64s:
+        return (slots + 1) & (len(self._slots) - 1)
+
+
+def _empty_slots(bits: int) -> Int64s:
+    slots = np.zeros((1 << bits, 2), np.int64)
+    slots[:, 1] = _EMPTY
+    return slots
