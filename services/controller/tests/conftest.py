@@ -9,7 +9,8 @@ from penstock.common.config import load_config
 from penstock.common.database import DatabaseSettings, Pool, migrate, open_database
 from penstock.common.embedded import EmbeddedNats, EmbeddedPostgres
 from penstock.common.testing_servers import temporary_database, temporary_nats, temporary_postgres
-from penstock.controller.testing import Desired, FakeWorkers
+from penstock.controller.testing import FakeWorkers
+from penstock.controller.testing_desired import Desired
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from penstock.controller.jobs import Jobs
 from penstock.controller.journal import WriteJournal
 from penstock.controller.metrics import MetricsStore
 from penstock.controller.output import Outputs
-from penstock.controller.placement import Demand, Shortage
+from penstock.controller.placement import Shortage
 from penstock.controller.records import EventKind, Failure, JobConfig, JobStatus, TaskId, TaskOwner, tasks_of
 from penstock.controller.registry import Registry, Worker
 from penstock.controller.runner import Ports
@@ -78,10 +78,10 @@ class World:
     # The scheduler
 
     async def start_workers(
-        self, owner: TaskOwner, demand: Demand, on_shortage: Callable[[Shortage], None]
+        self, owner: TaskOwner, slices: int, on_shortage: Callable[[Shortage], None]
     ) -> tuple[WorkerGrant, ...]:
         self._check_written(owner)
-        grants = tuple(WorkerGrant(WorkerId.new(), (slice_,)) for slice_ in range(demand.slices))
+        grants = tuple(WorkerGrant(WorkerId.new(), (slice_,)) for slice_ in range(slices))
         for grant in grants:
             self.workers[grant.worker_id] = owner
             self.registry.own(grant.worker_id, owner)

@@ -35,6 +35,7 @@ class World:
 def world() -> World:
     world = World()
     world.registry.register_node(NODE, "127.0.0.1:1", 4)
+    world.registry.heartbeat_node(NODE, 0, ())
     world.registry.register_worker(WORKER, NODE, "127.0.0.1:2", "", None)
     return world
 
@@ -124,3 +125,71 @@ async def test_who_waits_for_slots_is_woken_when_some_are_free(world: World) -> 
     assert not done
     registry.heartbeat_node(NODE, 1, {WORKER})
     await asyncio.wait_for(waiting, 1)
+
+
+def test_a_node_has_nothing_free_before_it_has_said_so(world: World) -> None:
+    other = NodeId.new()
+    world.registry.register_node(other, "127.0.0.1:5", 2)
+    assert Capacity(other, 2, 0) in world.registry.capacities
+    world.registry.heartbeat_node(other, 1, ())
+    world.registry.register_node(other, "127.0.0.1:6", 2)
+    assert Capacity(other, 2, 1) in world.registry.capacities
+
+
+async def test_slots_are_free_as_soon_as_a_node_has_ended_their_worker(world: World) -> None:
+    registry = world.registry
+    await registry.capacity_change()
+    registry.grant(WORKER, NODE, 3)
+    registry.heartbeat_node(NODE, 3, {WORKER})
+    registry.note_used(NODE, 0)
+    registry.release_worker(WORKER)
+    assert registry.capacities == (Capacity(NODE, 4, 4),)
+    await asyncio.wait_for(registry.capacity_change(), 1)
+
+
+async def test_a_node_that_does_not_answer_is_left_out_until_it_is_heard_of(world: World) -> None:
+    registry = world.registry
+    await registry.capacity_change()
+    registry.suspect(NODE)
+    assert not registry.reachable and len(registry.capacities) == 1
+    registry.heartbeat_node(NODE, 0, ())
+    assert registry.reachable == registry.capacities
+    await asyncio.wait_for(registry.capacity_change(), 1)
+
+
+async def test_who_waits_for_slots_is_woken_when_there_are_fewer_in_all(world: World) -> None:
+    await world.registry.capacity_change()
+    world.pass_time(15.2)
+    await asyncio.wait_for(world.registry.capacity_change(), 1)
+
+
+async def test_drains_are_told_once_to_those_who_watch(world: World) -> None:
+    registry, told = world.registry, list[frozenset[NodeId]]()
+    await registry.capacity_change()
+    with registry.watching_drains(lambda: told.append(registry.draining)):
+        registry.drain(frozenset({NODE}))
+        registry.drain(frozenset({NODE}))
+        assert registry.capacities == (Capacity(NODE, 4, 4, draining=True),)
+        registry.drain(frozenset())
+    registry.drain(frozenset({NODE}))
+    assert told == [frozenset({NODE}), frozenset()]
+    await asyncio.wait_for(registry.capacity_change(), 1)
+
+
+def test_nodes_are_settled_when_none_has_come_or_gone_for_a_while(world: World) -> None:
+    world.pass_time(5)
+    world.registry.register_node(NODE, "127.0.0.1:1", 4)
+    assert world.registry.seconds_unchanged == pytest.approx(5)
+    world.registry.register_node(NodeId.new(), "127.0.0.1:5", 4)
+    assert world.registry.seconds_unchanged == 0
+    world.pass_time(5)
+    world.registry.drain(frozenset({NODE}))
+    assert world.registry.seconds_unchanged == pytest.approx(5)
+    world.registry.drain(frozenset())
+    assert world.registry.seconds_unchanged == 0
+    world.pass_time(5)
+    world.registry.suspect(NODE)
+    assert world.registry.seconds_unchanged == 0
+    world.pass_time(5)
+    world.registry.suspect(NODE)
+    assert world.registry.seconds_unchanged == pytest.approx(5)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from penstock.common import subjects
 from penstock.common.bus import Bus, NatsSettings
@@ -31,7 +32,6 @@ from penstock.common.testing import eventually
 from penstock.controller.records import TaskId
 from penstock.controller.service import Serving
 from penstock.controller.testing import (
-    Desired,
     FakeWorkers,
     TransientFault,
     pipeline_program,
@@ -39,6 +39,7 @@ from penstock.controller.testing import (
     rpc_settings,
     running_controller,
 )
+from penstock.controller.testing_desired import Desired
 
 if TYPE_CHECKING:
     from penstock.common.proto.controller_pb2_grpc import ControllerServiceAsyncStub
@@ -256,7 +257,9 @@ async def test_reports_of_an_old_generation_are_refused(
             async with calling(rpc_settings()):
                 await stub.RegisterWorker(proto.RegisterWorkerRequest(worker_id=worker, job=old))
         async with calling(rpc_settings()):
-            assert (await stub.Heartbeat(proto.HeartbeatRequest(worker_id=worker, job=old))).fenced
+            with capture_logs() as logs:
+                assert (await stub.Heartbeat(proto.HeartbeatRequest(worker_id=worker, job=old))).fenced
+            assert ("call_refused", "Heartbeat") in [(entry["event"], entry.get("method")) for entry in logs]
             current = proto.TaskOwner(job_id=job, generation=2)
             answer = await stub.Heartbeat(proto.HeartbeatRequest(worker_id=workers.all[1].id, job=current))
         assert answer.known and not answer.fenced

@@ -12,14 +12,8 @@ from penstock.common.database import Pool
 from penstock.common.jobs import JobState
 from penstock.common.testing import eventually
 from penstock.controller.service import Serving
-from penstock.controller.testing import (
-    Desired,
-    FakeNode,
-    FakeWorkers,
-    pipeline_program,
-    quick_settings,
-    running_controller,
-)
+from penstock.controller.testing import FakeNode, FakeWorkers, pipeline_program, quick_settings, running_controller
+from penstock.controller.testing_desired import Desired
 
 AddNode = Callable[[int], Awaitable[FakeNode]]
 
@@ -46,10 +40,11 @@ async def is_registered(desired: Desired, nodes: int) -> bool:
     return bool(await desired.pool.fetchval("SELECT count(*) = $1 FROM nodes", nodes))
 
 
-async def test_slices_of_a_forward_program_spread_over_nodes(desired: Desired, add_node: AddNode) -> None:
+@pytest.mark.parametrize("shuffle", [False, True])
+async def test_slices_spread_over_nodes(desired: Desired, add_node: AddNode, shuffle: bool) -> None:
     first, second = await add_node(4), await add_node(4)
     await eventually(lambda: is_registered(desired, 2))
-    job = await desired.create(parallelism=4)
+    job = await desired.create(pipeline_program(shuffle=shuffle), parallelism=4)
     await eventually(lambda: desired.is_in(job, JobState.RUNNING))
     tasks = [sorted(map(str, worker.tasks)) for node in (first, second) for worker in node.alive]
     assert sorted(tasks) == [["in/0", "in/2", "out/0", "out/2"], ["in/1", "in/3", "out/1", "out/3"]]
@@ -59,17 +54,26 @@ async def test_slices_of_a_forward_program_spread_over_nodes(desired: Desired, a
     await eventually(lambda: desired.is_in(job, JobState.FINISHED))
 
 
-async def test_a_program_with_a_shuffle_stays_on_one_worker_even_if_no_node_is_that_large(
-    desired: Desired, add_node: AddNode, workers: FakeWorkers
+async def test_slices_are_packed_where_the_settings_say_so(
+    pool: Pool, bus: Bus, desired: Desired, workers: FakeWorkers
 ) -> None:
-    await add_node(2)
-    large = await add_node(3)
-    await eventually(lambda: is_registered(desired, 2))
-    job = await desired.create(pipeline_program(shuffle=True), parallelism=5)
+    async with running_controller(pool, bus, quick_settings(scheduler="node", placement="pack")) as controller:
+        nodes = [await FakeNode(f"127.0.0.1:{controller.rpc_port}", slots, workers).open() for slots in (2, 4, 3)]
+        await eventually(lambda: is_registered(desired, 3))
+        job = await desired.create(parallelism=3)
+        await eventually(lambda: desired.is_in(job, JobState.RUNNING))
+        assert [len(node.alive) for node in nodes] == [0, 0, 1]
+        for node in nodes:
+            await node.close()
+
+
+async def test_a_job_larger_than_the_cluster_shares_all_of_its_slots(desired: Desired, add_node: AddNode) -> None:
+    small, large = await add_node(1), await add_node(2)
+    job = await desired.create(parallelism=6)
     await eventually(lambda: desired.is_in(job, JobState.RUNNING))
-    (worker,) = workers.alive
-    assert worker.node_id == large.id and len(worker.tasks) == 10
-    assert large.owners[worker.id] == (f"{job}/1", 3)
+    (one,), (other,) = small.alive, large.alive
+    assert (len(one.tasks), len(other.tasks)) == (4, 8)
+    assert (small.owners[one.id], large.owners[other.id]) == ((f"{job}/1", 1), (f"{job}/1", 2))
 
 
 async def test_a_job_waits_for_slots_says_so_once_and_starts_when_a_node_joins(
@@ -81,17 +85,16 @@ async def test_a_job_waits_for_slots_says_so_once_and_starts_when_a_node_joins(
         return bool(await desired.events(job, "warning"))
 
     await eventually(is_warned)
-    await add_node(2)
-    await eventually(lambda: is_registered(desired, 1))
-    assert await desired.is_in(job, JobState.SCHEDULING)
-    await add_node(2)
+    await add_node(4)
     await eventually(lambda: desired.is_in(job, JobState.RUNNING))
     (warning,) = await desired.events(job, "warning")
     assert (warning["message"], warning["hint"]) == ("no node is registered", "start a node: penstock node")
 
 
 async def test_a_job_that_waits_for_slots_can_be_stopped_and_rescaled(desired: Desired, add_node: AddNode) -> None:
-    await add_node(1)
+    await add_node(2)
+    running = await desired.create(parallelism=1)
+    await eventually(lambda: desired.is_in(running, JobState.RUNNING))
     stopped, rescaled = await desired.create(parallelism=2), await desired.create(parallelism=2)
     for job in (stopped, rescaled):
         await eventually(lambda job=job: desired.is_in(job, JobState.SCHEDULING))  # type: ignore[misc]

@@ -13,7 +13,6 @@ import psutil
 
 from penstock.common.ids import Generation, JobId, WorkerId
 from penstock.common.testing import eventually
-from penstock.controller.placement import Demand
 from penstock.controller.records import TaskOwner
 from penstock.controller.registry import Registry
 from penstock.controller.schedulers.process import process_scheduler
@@ -47,7 +46,7 @@ class Children:
         )
 
     async def start(self, slices: int) -> list[int]:
-        grants = await self.scheduler.start_workers(OWNER, Demand(slices, together=False), lambda shortage: None)
+        grants = await self.scheduler.start_workers(OWNER, slices, lambda shortage: None)
         paths = [self.folder / grant.worker_id for grant in grants]
 
         async def are_up() -> bool:

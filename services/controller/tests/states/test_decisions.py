@@ -10,6 +10,7 @@ import pytest
 from penstock.common.errors import ErrorDomain, RetryHint
 from penstock.common.ids import Generation
 from penstock.common.jobs import JobState, RestartMode, StopMode
+from penstock.controller.checkpoints.coordinator import Outlook
 from penstock.controller.execution import Progress
 from penstock.controller.records import Failure, JobStatus
 from penstock.controller.states import (
@@ -91,7 +92,7 @@ def test_scheduling_follows_what_is_wanted() -> None:
     assert scheduling.decide(replace(waiting, failure=PASSING), POLICY) == Move(JobState.RECOVERING, PASSING)
 
 
-WELL = running.Facts(CONFIG, STATUS, GOING, healthy_at=60.0, now=10.0)
+WELL = running.Facts(CONFIG, STATUS, GOING, is_evicted=False, healthy_at=60.0, now=10.0)
 
 
 def test_running_waits_for_what_happens_and_not_for_the_clock() -> None:
@@ -116,6 +117,9 @@ def test_running_forgets_restarts_only_after_a_while() -> None:
         (replace(WELL, progress=replace(GOING, failure=FATAL)), JobState.FAILING),
         (replace(WELL, config=replace(CONFIG, restart_nonce=1)), JobState.RESTARTING),
         (replace(WELL, config=replace(CONFIG, parallelism=2)), JobState.RESCALING),
+        (replace(WELL, is_evicted=True), JobState.RESTARTING),
+        (replace(WELL, is_evicted=True, config=replace(CONFIG, parallelism=2)), JobState.RESCALING),
+        (replace(WELL, is_evicted=True, progress=DONE), JobState.FINISHING),
         (replace(WELL, progress=DONE, config=replace(CONFIG, stop_mode=StopMode.FORCE)), JobState.FINISHING),
     ],
 )
@@ -136,9 +140,9 @@ def test_a_mistake_of_the_user_is_fatal_whatever_its_hint_says() -> None:
     assert replace(FATAL, retry=RetryHint.BACKOFF).is_fatal
 
 
-def test_the_wait_doubles_up_to_a_limit() -> None:
-    waits = [POLICY.delay_seconds(restarts) for restarts in (0, 1, 2, 3, 7, 8, 9, 10_000)]
-    assert waits == [0.5, 0.5, 1, 2, 32, 60, 60, 60]
+def test_the_first_restart_is_at_once_and_the_wait_before_others_doubles_up_to_a_limit() -> None:
+    waits = [POLICY.delay_seconds(restarts) for restarts in (0, 1, 2, 3, 4, 8, 9, 10, 10_000)]
+    assert waits == [0, 0, 0.5, 1, 2, 32, 60, 60, 60]
 
 
 ASKED = draining.Facts(StopMode.GRACEFUL, StopMode.GRACEFUL, None, None, GOING, now=10.0)
@@ -172,6 +176,41 @@ def test_draining_is_over_when_no_worker_is_left_or_expected() -> None:
     assert draining.decide(replace(ASKED, progress=returning)) == Wait(None)
 
 
+SAVING = replace(DONE, workers_ended=2, checkpoints=Outlook(under_way=True, final=False))
+SAVED = replace(SAVING, checkpoints=Outlook(under_way=False, final=True))
+
+
+@pytest.mark.parametrize("mode", [StopMode.CHECKPOINT, StopMode.GRACEFUL])
+def test_draining_is_not_over_before_the_last_checkpoint_is(mode: StopMode) -> None:
+    facts = replace(ASKED, mode=mode, asked=mode)
+    assert draining.decide(replace(facts, progress=SAVING)) == Wait(None)
+    assert draining.decide(replace(facts, progress=SAVED)) == draining.Close(force=False)
+    failed = replace(SAVING, failure=PASSING)
+    assert draining.decide(replace(facts, progress=failed)) == draining.Close(force=False)
+
+
+def test_draining_waits_for_no_checkpoint_that_cannot_come_or_is_not_wanted() -> None:
+    failed = replace(GOING, failure=PASSING, checkpoints=Outlook(under_way=True, final=False))
+    saving = replace(ASKED, mode=StopMode.CHECKPOINT, asked=StopMode.CHECKPOINT)
+    assert draining.decide(replace(saving, progress=failed)) == draining.Close(force=True)
+    assert draining.decide(replace(saving, progress=replace(failed, checkpoints=None))) == Wait(None)
+    at_once = replace(ASKED, mode=StopMode.IMMEDIATE, asked=StopMode.IMMEDIATE)
+    assert draining.decide(replace(at_once, progress=SAVING)) == draining.Close(force=False)
+
+
+def test_a_stop_with_a_checkpoint_can_get_harsher() -> None:
+    asked = replace(ASKED, asked=StopMode.CHECKPOINT)
+    assert draining.decide(asked) == draining.Ask(StopMode.GRACEFUL)
+    assert draining.decide(replace(asked, mode=StopMode.CHECKPOINT)) == Wait(None)
+
+
+def test_with_checkpoints_a_job_is_done_when_the_last_is_committed() -> None:
+    saving = replace(WELL, progress=SAVING)
+    assert running.decide(saving, POLICY) == Wait()
+    saved = replace(WELL, progress=replace(GOING, checkpoints=Outlook(under_way=False, final=True)))
+    assert running.decide(saved, POLICY) == Move(JobState.FINISHING)
+
+
 def test_stopping_tells_of_rows_that_it_had_promised_to_deliver() -> None:
     assert stopping.decide(stopping.Facts(StopMode.GRACEFUL, None)) == Move(JobState.STOPPED)
     assert stopping.decide(stopping.Facts(StopMode.GRACEFUL, FATAL)) == Move(JobState.FAILING, FATAL)
@@ -199,10 +238,19 @@ def test_rescaling_and_restarting_lead_back_to_scheduling() -> None:
     assert restarting.decide(restarting.Facts(True)) == Move(JobState.STOPPING)
 
 
-def test_a_safe_restart_drains_and_a_forced_one_does_not() -> None:
-    assert restarting.derive_mode(CONFIG) is StopMode.GRACEFUL
-    assert restarting.derive_mode(replace(CONFIG, restart_mode=RestartMode.FORCE)) is StopMode.IMMEDIATE
-    assert restarting.derive_mode(replace(CONFIG, stop_mode=StopMode.GRACEFUL)) is None
+def test_a_safe_restart_saves_the_job_and_a_forced_one_does_not() -> None:
+    assert restarting.derive_mode(CONFIG, RestartMode.SAFE) is StopMode.CHECKPOINT
+    assert restarting.derive_mode(CONFIG, RestartMode.FORCE) is StopMode.IMMEDIATE
+    for mode in RestartMode:
+        assert restarting.derive_mode(replace(CONFIG, stop_mode=StopMode.GRACEFUL), mode) is None
+
+
+def test_a_restart_that_nobody_asked_for_is_safe_however_an_earlier_one_was() -> None:
+    forced = replace(CONFIG, restart_mode=RestartMode.FORCE)
+    assert restarting.derive_restart_mode(forced, STATUS) is RestartMode.SAFE
+    assert restarting.derive_restart_mode(forced, STATUS, RestartMode.FORCE) is RestartMode.FORCE
+    assert restarting.derive_restart_mode(replace(forced, restart_nonce=1), STATUS) is RestartMode.FORCE
+    assert restarting.derive_restart_mode(CONFIG, STATUS, RestartMode.FORCE) is RestartMode.FORCE
 
 
 def test_recovering_waits_unless_something_is_wanted() -> None:

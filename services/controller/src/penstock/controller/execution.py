@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.common.ids import WorkerId
 from penstock.common.program import ConnectorSink, NodeKey, Program
+from penstock.controller.checkpoints.coordinator import Outlook
 from penstock.controller.records import Failure, TaskId, TaskOwner, tasks_of
 
 
@@ -21,6 +22,18 @@ class Progress:
     workers_ended: int
     adopting: bool
     failure: Failure | None
+    checkpoints: Outlook | None = None
+    """None of an execution without checkpoints."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left of the job: with checkpoints, when the last is committed."""
+        return self.all_finished if self.checkpoints is None else self.checkpoints.final
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a checkpoint is under way."""
+        return self.checkpoints is not None and self.checkpoints.under_way
 
     @property
     def all_started(self) -> bool:

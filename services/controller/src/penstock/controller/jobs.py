@@ -12,10 +12,12 @@ import structlog
 
 from penstock.common.errors import DatabaseUnavailable, ExternalError, FencedError, NotFound
 from penstock.common.events import LogEvent
-from penstock.common.ids import Generation, JobId, NodeId, WorkerId
+from penstock.common.ids import Epoch, Generation, JobId, NodeId, SavepointId, WorkerId
 from penstock.common.jobs import JobState, StopMode
+from penstock.common.proto.controller_pb2 import CheckpointStep
 from penstock.common.proto.jobs_pb2 import SubtaskMetrics
 from penstock.common.subjects import JobTopic, all_jobs
+from penstock.controller.checkpoints.messages import Report, TaskFinished
 from penstock.controller.execution import Execution
 from penstock.controller.metrics import MetricsStore
 from penstock.controller.output import OutputData, Outputs
@@ -204,12 +206,24 @@ class Jobs:
         runner, execution = self._find(owner)
         self._metrics.update(owner, [(task, metrics)], final=True)
         execution.record_finished(task)
+        runner.report(TaskFinished(task))
         runner.wake()
 
     def task_failed(self, owner: TaskOwner, failure: Failure) -> None:
         runner, execution = self._find(owner)
-        execution.record_failure(failure)
+        execution.record_failure(runner.judge(failure))
         runner.wake()
+
+    def report(self, owner: TaskOwner, report: Report) -> None:
+        """What a task says of a checkpoint."""
+        runner, _ = self._find(owner)
+        runner.report(report)
+
+    def task_checkpoint_event(
+        self, owner: TaskOwner, epoch: Epoch, task: TaskId, step: CheckpointStep.ValueType, at_us: int
+    ) -> None:
+        runner, _ = self._find(owner)
+        runner.note_step(epoch, task, step, at_us)
 
     def worker_finished(self, owner: TaskOwner, worker: WorkerId) -> None:
         runner, execution = self._find(owner)
@@ -243,6 +257,18 @@ class Jobs:
             log.info(LogEvent.WORKER_LOST, job=owner.job_id, worker=worker, reason=reason)
         execution.record_ended(worker, reason)
         runner.wake()
+
+    # What users ask for
+
+    def want_savepoint(self, job: JobId, savepoint: SavepointId) -> bool:
+        """Have a job make a checkpoint for a savepoint as soon as it can; False when it is at rest."""
+        runner = self._runners.get(job)
+        if runner is not None:
+            runner.want_savepoint(savepoint)
+        return runner is not None
+
+    def is_under_way(self, job: JobId) -> bool:
+        return job in self._runners
 
     # What users look at
 

@@ -45,7 +45,7 @@ class WriteJournal:
 
     def append(self, entry: Entry) -> None:
         """Have an entry written; one that is only a warning is dropped when too many wait."""
-        if entry.status is None:
+        if entry.is_warning:
             if self._warnings >= _MOST_WARNINGS:
                 return
             self._warnings += 1
@@ -70,7 +70,7 @@ class WriteJournal:
                 await self._write_batch([entry for entry, _ in batch])
                 for entry, written in batch:
                     self._entries.popleft()
-                    self._warnings -= entry.status is None
+                    self._warnings -= entry.is_warning
                     if written is not None and not written.done():
                         written.set_result(None)
             self._appended.clear()

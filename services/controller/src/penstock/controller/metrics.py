@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client import Counter as PrometheusCounter
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from penstock.common.ids import Generation, JobId
 from penstock.common.jobs import JobState
 from penstock.common.proto.jobs_pb2 import SubtaskMetrics
+from penstock.controller.checkpoints.records import CheckpointRecord, CheckpointState
 from penstock.controller.placement import Capacity
 from penstock.controller.records import JobStatus, TaskId, TaskOwner
 
@@ -85,6 +86,28 @@ class ControllerMetrics:
             registry=registry,
         )
 
+        self._checkpoints = PrometheusCounter(
+            "penstock_controller_checkpoints",
+            "Checkpoints that ended, by what became of them",
+            ["state"],
+            registry=registry,
+        )
+        self._checkpoint_durations = Histogram(
+            "penstock_controller_checkpoint_seconds",
+            "How long checkpoints took until they were ready",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._checkpoint_bytes = PrometheusCounter(
+            "penstock_controller_checkpoint_bytes", "Bytes written for checkpoints that became ready", registry=registry
+        )
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        self._checkpoints.labels(record.state).inc()
+        if record.state is CheckpointState.READY and record.finished_at is not None:
+            self._checkpoint_durations.observe((record.finished_at - record.started_at).total_seconds())
+            self._checkpoint_bytes.inc(record.bytes)
+
     def moved(self, before: JobStatus, after: JobStatus, duration_seconds: float) -> None:
         self._moves.labels(after.state).inc()
         self._durations.labels(before.state).observe(duration_seconds)
@@ -92,27 +115,74 @@ class ControllerMetrics:
             self._restarts.inc()
 
 
+class _Jobs(Protocol):
+    @property
+    def states(self) -> tuple[JobState, ...]: ...
+
+
+class _Registry(Protocol):
+    @property
+    def capacities(self) -> tuple[Capacity, ...]: ...
+
+
+class _Journal(Protocol):
+    @property
+    def waiting(self) -> int: ...
+
+
+class Present(Protocol):
+    """What there is while this controller leads."""
+
+    @property
+    def jobs(self) -> _Jobs: ...
+
+    @property
+    def registry(self) -> _Registry: ...
+
+    @property
+    def journal(self) -> _Journal: ...
+
+
+class Leadership(Protocol):
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def refused_writes(self) -> int: ...
+
+
 class PresentMetrics(Collector):
-    """Jobs by state, nodes, slots and what waits to be written."""
+    """Whether this controller leads, and if it does: jobs by state, nodes, slots and what waits to be written."""
 
-    def __init__(
-        self,
-        states: Callable[[], Iterable[JobState]],
-        capacities: Callable[[], Iterable[Capacity]],
-        waiting: Callable[[], int],
-    ) -> None:
-        self._states = states
-        self._capacities = capacities
-        self._waiting = waiting
+    def __init__(self, present: Callable[[], Present | None], leadership: Leadership) -> None:
+        self._present = present
+        self._leadership = leadership
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
+        leadership, present = self._leadership, self._present()
+        yield GaugeMetricFamily("penstock_controller_leads", "Whether it leads", value=leadership.leads)
+        yield GaugeMetricFamily(
+            "penstock_controller_generation", "Of the newest leader that it knows of", value=leadership.generation
+        )
+        yield CounterMetricFamily(
+            "penstock_controller_writes_refused",
+            "Writes that came too late, since another led",
+            value=leadership.refused_writes,
+        )
+        if present is not None:
+            yield from self._leading(present)
+
+    def _leading(self, present: Present) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("penstock_controller_jobs", "Jobs under way by state", labels=["state"])
-        counts = Counter(self._states())
+        counts = Counter(present.jobs.states)
         for state in JobState:
             if not state.is_terminal:
                 jobs.add_metric([state], counts[state])
         yield jobs
-        capacities = tuple(self._capacities())
+        capacities = present.registry.capacities
         yield GaugeMetricFamily("penstock_controller_nodes", "Nodes that are registered", value=len(capacities))
         yield GaugeMetricFamily(
             "penstock_controller_slots", "Slots of all nodes", value=sum(capacity.slots for capacity in capacities)
@@ -121,5 +191,5 @@ class PresentMetrics(Collector):
             "penstock_controller_slots_free", "Slots that are free", value=sum(max(c.free, 0) for c in capacities)
         )
         yield GaugeMetricFamily(
-            "penstock_controller_journal_entries", "Entries that wait to be written", value=self._waiting()
+            "penstock_controller_journal_entries", "Entries that wait to be written", value=present.journal.waiting
         )

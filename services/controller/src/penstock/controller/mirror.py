@@ -53,10 +53,17 @@ class Mirror:
             await asyncio.sleep(_INTERVAL_SECONDS)
 
     def _nodes(self) -> list[NodeRow]:
-        free = {capacity.node_id: capacity.free for capacity in self._registry.capacities}
+        nodes = self._registry.nodes
         return [
-            NodeRow(node.id, node.rpc_address, node.slots, node.slots - free[node.id], self._at(node.seen_at))
-            for node in self._registry.nodes.values()
+            NodeRow(
+                each.node_id,
+                nodes[each.node_id].rpc_address,
+                each.slots,
+                each.slots - each.free,
+                each.draining,
+                self._at(nodes[each.node_id].seen_at),
+            )
+            for each in self._registry.capacities
         ]
 
     def _workers(self) -> list[WorkerRow]:

@@ -8,9 +8,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from penstock.common.errors import ErrorDomain, PenstockError, RetryHint
-from penstock.common.ids import Generation, JobId, PipelineId
+from penstock.common.ids import Generation, JobId, PipelineId, SavepointId
 from penstock.common.jobs import JobState, RestartMode, StopMode
 from penstock.common.program import NodeKey, Program
+from penstock.controller.checkpoints.records import CheckpointRecord
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,6 +80,13 @@ class JobConfig:
     restart_mode: RestartMode
     preview: bool
     revision: int
+    checkpoint_interval_ms: int
+    restore_from: SavepointId | None
+    """The savepoint that the job begins with."""
+    ignore_state_nonce: int
+    """A restart that begins without state."""
+    allow_fallback: bool
+    """Whether an older checkpoint will do when the newest cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ class JobStatus:
     tasks: int = 0
     restarts: int = 0
     restart_nonce: int = 0
+    ignore_state_nonce: int = 0
     failure: Failure | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -124,8 +133,14 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is written of a job at once: its status if that changed, and what happened."""
+    """What is written of a job at once: its status if that changed, what happened, and a checkpoint that changed."""
 
     job_id: JobId
     status: JobStatus | None
     events: tuple[JobEvent, ...]
+    checkpoint: CheckpointRecord | None = None
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether nothing depends on it."""
+        return self.status is None and self.checkpoint is None

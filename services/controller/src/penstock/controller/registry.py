@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -55,7 +56,11 @@ class Registry:
         self._node_timeout = node_timeout
         self._clock = clock
         self._checked_at = clock()
+        self._nodes_changed_at = clock()
         self._nodes: dict[NodeId, Node] = {}
+        self._suspects: set[NodeId] = set()
+        self._draining: frozenset[NodeId] = frozenset()
+        self._drain_watchers: set[Callable[[], None]] = set()
         self._workers: dict[WorkerId, Worker] = {}
         self._grants: dict[WorkerId, Grant] = {}
         self._held: Counter[NodeId] = Counter()
@@ -88,10 +93,21 @@ class Registry:
         # Copies: figures for Prometheus are read in another thread.
         for grant in tuple(self._grants.values()):
             granted[grant.node_id] += grant.slots
+        draining = self._draining
         return tuple(
-            Capacity(node.id, node.slots, node.slots - max(node.slots_used, granted[node.id]))
+            Capacity(node.id, node.slots, node.slots - max(node.slots_used, granted[node.id]), node.id in draining)
             for node in tuple(self._nodes.values())
         )
+
+    @property
+    def reachable(self) -> tuple[Capacity, ...]:
+        """The capacities of the nodes that are not suspected to be gone."""
+        return tuple(capacity for capacity in self.capacities if capacity.node_id not in self._suspects)
+
+    @property
+    def seconds_unchanged(self) -> float:
+        """How long the nodes that can be asked have been these."""
+        return self._clock() - self._nodes_changed_at
 
     # Nodes
 
@@ -99,7 +115,11 @@ class Registry:
         known = self._nodes.get(node)
         if known is None or (known.rpc_address, known.slots) != (rpc_address, slots):
             log.info(LogEvent.NODE_REGISTERED, node=node, address=rpc_address, slots=slots)
-        self._nodes[node] = Node(node, rpc_address, slots, known.slots_used if known else 0, self._clock())
+        # Until its first heartbeat a node may have any number of workers.
+        self._nodes[node] = Node(node, rpc_address, slots, known.slots_used if known else slots, self._clock())
+        self._suspects.discard(node)
+        if known is None:
+            self._nodes_changed_at = self._clock()
         self._capacity_changed.set()
 
     def heartbeat_node(self, node_id: NodeId, slots_used: int, alive: Collection[WorkerId]) -> bool:
@@ -108,7 +128,8 @@ class Registry:
         if node is None:
             return False
         self._nodes[node_id] = replace(node, slots_used=slots_used, seen_at=self._clock())
-        if slots_used < node.slots_used:
+        if slots_used < node.slots_used or node_id in self._suspects:
+            self._suspects.discard(node_id)
             self._capacity_changed.set()
         for worker, grant in [(w, g) for w, g in self._grants.items() if g.node_id == node_id]:
             if worker in alive:
@@ -119,6 +140,45 @@ class Registry:
                 # The first heartbeat after a grant may have left before the worker was started.
                 self._grants[worker] = replace(grant, missed=grant.missed + 1)
         return True
+
+    def note_used(self, node_id: NodeId, slots_used: int) -> None:
+        """A node has been asked what it uses, and its next heartbeat will say the same."""
+        node = self._nodes.get(node_id)
+        if node is not None:
+            self._nodes[node_id] = replace(node, slots_used=slots_used)
+            self._capacity_changed.set()
+
+    def suspect(self, node: NodeId) -> None:
+        """A node did not answer: nothing is placed on it until it is heard of."""
+        if node in self._nodes and node not in self._suspects:
+            self._suspects.add(node)
+            self._nodes_changed_at = self._clock()
+
+    @property
+    def draining(self) -> frozenset[NodeId]:
+        """The nodes that nothing is placed on, and that what is there is to leave."""
+        return self._draining
+
+    def drain(self, nodes: frozenset[NodeId]) -> None:
+        """Have these nodes drained, and no others."""
+        if nodes == self._draining:
+            return
+        log.info(LogEvent.DRAINS_CHANGED, drained=sorted(nodes - self._draining), kept=sorted(self._draining - nodes))
+        if self._draining - nodes:
+            self._nodes_changed_at = self._clock()
+        self._draining = nodes
+        self._capacity_changed.set()
+        for tell in tuple(self._drain_watchers):
+            tell()
+
+    @contextmanager
+    def watching_drains(self, tell: Callable[[], None]) -> Iterator[None]:
+        """Tell someone, while the block lasts, that other nodes are to be drained."""
+        self._drain_watchers.add(tell)
+        try:
+            yield
+        finally:
+            self._drain_watchers.discard(tell)
 
     async def capacity_change(self) -> None:
         """Return once slots may have become free since the last call."""
@@ -200,6 +260,9 @@ class Registry:
         for node in [n for n in self._nodes.values() if now - n.seen_at > self._node_timeout.total_seconds()]:
             log.warning(LogEvent.NODE_LOST, node=node.id, address=node.rpc_address)
             del self._nodes[node.id]
+            self._suspects.discard(node.id)
+            # Fewer slots in all: a job that waited for more may share what is left.
+            self._capacity_changed.set()
 
     def _pardon(self, seconds: float) -> None:
         self._nodes = {node.id: replace(node, seen_at=node.seen_at + seconds) for node in self._nodes.values()}

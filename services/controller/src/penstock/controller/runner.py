@@ -12,14 +12,21 @@ from typing import Final, Protocol
 
 import structlog
 
+from penstock.common.crash_points import crash_point
 from penstock.common.errors import DatabaseUnavailable, ErrorDomain, NotFound, PenstockError, RetryHint
 from penstock.common.events import LogEvent
-from penstock.common.ids import PipelineId, WorkerId
-from penstock.common.jobs import JobState, StopMode
+from penstock.common.ids import Epoch, NodeId, PipelineId, SavepointId, WorkerId
+from penstock.common.jobs import JobState, RestartMode, StopMode
 from penstock.common.program import Program
+from penstock.common.proto.controller_pb2 import CheckpointStep
+from penstock.controller.checkpoints.cycle import JobPorts
+from penstock.controller.checkpoints.job import Checkpointing, JobCheckpoints
+from penstock.controller.checkpoints.messages import Aim, Report, TaskFinished
+from penstock.controller.checkpoints.restoring import CheckpointPlan
+from penstock.controller.checkpoints.steps import Step
 from penstock.controller.execution import Execution, Progress
-from penstock.controller.placement import Shortage, derive_demand, tasks_of_slices
-from penstock.controller.records import Failure, JobConfig, JobStatus, TaskOwner
+from penstock.controller.placement import Shortage, count_slices, tasks_of_slices
+from penstock.controller.records import Failure, JobConfig, JobStatus, TaskId, TaskOwner
 from penstock.controller.registry import Registry, Worker
 from penstock.controller.schedulers.base import Scheduler
 from penstock.controller.settings import ControllerSettings
@@ -76,6 +83,8 @@ class Ports:
     workers: Workers
     settings: ControllerSettings
     clock: Callable[[], float]
+    checkpoints: Checkpointing | None = None
+    """None: jobs start over, whatever ends them."""
 
 
 class JobRunner:
@@ -87,8 +96,10 @@ class JobRunner:
         self._ports = ports
         self._restoring = restored and status.state in _ON_WORKERS and status.generation > 0
         self._execution: Execution | None = None
+        self._checkpoints = self._make_checkpoints()
         self._program: Program | None = None
         self._granted_at: float | None = None
+        self._restart_mode = config.restart_mode
         self._entered_at = ports.clock()
         self._wake = asyncio.Event()
         self._adoptions: set[asyncio.Task[None]] = set()
@@ -98,7 +109,10 @@ class JobRunner:
 
     async def run(self) -> None:
         """Go on until the job is at rest."""
-        with structlog.contextvars.bound_contextvars(job=self._config.id, pipeline=self._config.pipeline_id):
+        with (
+            structlog.contextvars.bound_contextvars(job=self._config.id, pipeline=self._config.pipeline_id),
+            self._ports.registry.watching_drains(self.wake),
+        ):
             try:
                 move = await self._restore() if self._restoring else await self._next_move()
                 while move is not None:
@@ -108,6 +122,8 @@ class JobRunner:
                 self.ended = True
                 for adoption in self._adoptions:
                     adoption.cancel()
+                if self._checkpoints is not None:
+                    self._checkpoints.cancel()
 
     # What states see
 
@@ -125,7 +141,18 @@ class JobRunner:
 
     @property
     def progress(self) -> Progress | None:
-        return None if self._execution is None else self._execution.progress
+        if self._execution is None:
+            return None
+        outlook = None if self._checkpoints is None else self._checkpoints.outlook
+        return replace(self._execution.progress, checkpoints=outlook)
+
+    @property
+    def is_evicted(self) -> bool:
+        return bool(self._drained_nodes)
+
+    @property
+    def restart_mode(self) -> RestartMode:
+        return self._restart_mode
 
     @property
     def entered_at(self) -> float:
@@ -180,26 +207,37 @@ class JobRunner:
             return
         program = (await self.load_program()).at_parallelism(self._status.parallelism)
         execution = self._execution = Execution(self._status.owner, program)
+        checkpoints = await self._begin_checkpoints(execution)
         owner, scheduler, registry = execution.owner, self._ports.scheduler, self._ports.registry
-        grants = await scheduler.start_workers(owner, derive_demand(program), self._note_shortage)
+        grants = await scheduler.start_workers(owner, count_slices(program), self._note_shortage)
         self._granted_at = self.now()
         for grant in grants:
             execution.assign(grant.worker_id, tasks_of_slices(program, grant.slices))
         self.wake()
         arrived = await asyncio.gather(*(registry.registered(grant.worker_id) for grant in grants))
         workers = {worker.id: worker for worker in arrived}
-        plan = ExecutionPlan(owner, self._config.pipeline_id, program, execution.workers)
+        plan = ExecutionPlan(owner, self._config.pipeline_id, program, execution.workers, checkpoints)
         for worker in arrived:
             execution.command(worker.id)
+        await crash_point(Step.BEFORE_START)
         await asyncio.gather(
             *(self._ports.workers.start_execution(plan, workers, workers[worker]) for worker in workers)
         )
+        await crash_point(Step.AFTER_START)
 
     async def stop_execution(self, mode: StopMode) -> bool:
         execution = self._execution
         if execution is None:
             return True
+        if self._checkpoints is not None:
+            if mode in {StopMode.CHECKPOINT, StopMode.GRACEFUL} and not execution.adopting:
+                # What has only begun can be begun again: there is nothing to save.
+                mode = mode if execution.progress.all_started else StopMode.IMMEDIATE
+            self._checkpoints.aim(_AIMS[mode])
+            if mode is StopMode.CHECKPOINT:
+                return not execution.adopting
         execution.discard_idle()
+        mode = StopMode.GRACEFUL if mode is StopMode.CHECKPOINT else mode
         known = self._ports.registry.workers
         live = [known[worker] for worker in execution.live_workers if worker in known]
         outcomes = await asyncio.gather(
@@ -220,12 +258,18 @@ class JobRunner:
         return reached
 
     async def close_execution(self, *, force: bool) -> None:
+        if self._checkpoints is not None:
+            await self._checkpoints.close(f"the job was {self._status.state}")
         self._execution = None
         self._granted_at = None
         self._warned_of_slots = False
         self._warnings = 0
         if self._status.generation > 0:
             await self._ports.scheduler.stop_workers(self._status.owner, force=force)
+
+    def aim(self, aim: Aim) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.aim(aim)
 
     def heal(self) -> None:
         self._status = self._ports.machine.heal(self._status)
@@ -235,7 +279,27 @@ class JobRunner:
     def update(self, config: JobConfig) -> None:
         """Something else is wanted of it."""
         self._config = config
+        if self._checkpoints is not None:
+            self._checkpoints.update(config)
         self.wake()
+
+    def report(self, report: Report) -> None:
+        """What a task says of a checkpoint."""
+        if self._checkpoints is not None:
+            self._checkpoints.report(report)
+
+    def note_step(self, epoch: Epoch, task: TaskId, step: CheckpointStep.ValueType, at_us: int) -> None:
+        """How far a task is with a checkpoint."""
+        if self._checkpoints is not None and self._checkpoints.cycle is not None:
+            self._checkpoints.cycle.note_step(epoch, task, step, at_us)
+
+    def judge(self, failure: Failure) -> Failure:
+        """A task's failure, which may be less than fatal here."""
+        return failure if self._checkpoints is None else self._checkpoints.judge(failure)
+
+    def want_savepoint(self, savepoint: SavepointId) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.want_savepoint(savepoint)
 
     def expects(self, owner: TaskOwner) -> bool:
         """Whether reports of a generation are of the present."""
@@ -272,15 +336,50 @@ class JobRunner:
         return Move(JobState.FAILED if state is JobState.FAILING else JobState.FAILING, failure)
 
     async def _make(self, move: Move) -> None:
+        if move.to is JobState.RESTARTING:
+            self._restart_mode = restarting.derive_restart_mode(self._config, self._status)
+            if self._config.restart_nonce == self._status.restart_nonce:
+                self._note_eviction()
         after = self.now() - self._entered_at
         self._status = await self._ports.machine.move(self._config, self._status, move, after_seconds=after)
         self._entered_at = self.now()
+
+    def _make_checkpoints(self) -> JobCheckpoints | None:
+        shared = self._ports.checkpoints
+        if shared is None or self._config.preview:
+            return None
+        ports = JobPorts(lambda: self._ports.registry.workers, self.warn, self.wake)
+        return JobCheckpoints(self._config, shared, ports)
+
+    async def _begin_checkpoints(self, execution: Execution) -> CheckpointPlan | None:
+        checkpoints, nonce = self._checkpoints, self._config.ignore_state_nonce
+        if checkpoints is None:
+            return None
+        if nonce != self._status.ignore_state_nonce:
+            await checkpoints.forget_state()
+            self._status = await self._ports.machine.forget_state(self._status, nonce)
+        return await checkpoints.begin(execution)
 
     def _note_shortage(self, shortage: Shortage) -> None:
         log.warning(LogEvent.SLOTS_MISSING, reason=shortage.reason, generation=self._status.generation)
         if not self._warned_of_slots:
             self._warned_of_slots = True
             self.warn(Failure(shortage.reason, shortage.hint, ErrorDomain.EXTERNAL, RetryHint.BACKOFF))
+
+    @property
+    def _drained_nodes(self) -> frozenset[NodeId]:
+        """The nodes that the job has to leave."""
+        if self._execution is None or not self._ports.registry.draining:
+            return frozenset()
+        workers = self._ports.registry.workers
+        nodes = (workers[worker].node_id for worker in self._execution.live_workers if worker in workers)
+        return self._ports.registry.draining.intersection(node for node in nodes if node is not None)
+
+    def _note_eviction(self) -> None:
+        nodes = ", ".join(sorted(self._drained_nodes))
+        then = "starts over" if self._checkpoints is None else "is saved and goes on"
+        message = f"{nodes} is being drained: the job {then} elsewhere"
+        self.warn(Failure(message, None, ErrorDomain.EXTERNAL, RetryHint.BACKOFF))
 
     # Taking over from an earlier controller
 
@@ -292,6 +391,8 @@ class JobRunner:
             self._restoring = False
             return Move(JobState.FAILING, Failure.of(error))
         execution = self._execution = Execution(self._status.owner, program, adopting=True)
+        if self._checkpoints is not None:
+            self._checkpoints.adopt(execution)
         self._restoring = False
         self._granted_at = self.now()
         for worker, owner in tuple(self._ports.registry.owners.items()):
@@ -328,11 +429,14 @@ class JobRunner:
             execution.record_started(task)
         for task in status.finished:
             execution.record_finished(task)
+            self.report(TaskFinished(task))
         for task in status.failed:
             # Its own report comes again if it was not heard, and says more.
             execution.record_failure(replace(Failure.lost("the task failed"), task=task))
         if execution.missing_tasks == 0:
             execution.adopting = False
+            if self._checkpoints is not None:
+                self._checkpoints.adopted()
             log.info(LogEvent.JOB_ADOPTED, generation=execution.owner.generation, workers=len(execution.workers))
         self.wake()
 
@@ -355,6 +459,14 @@ _UNDER_WAY: Final[Mapping[JobState, Callable[[JobRunner], Awaitable[Move]]]] = M
         JobState.RESTARTING: restarting.run,
         JobState.FINISHING: finishing.run,
         JobState.FAILING: failing.run,
+    }
+)
+_AIMS: Final[Mapping[StopMode, Aim]] = MappingProxyType(
+    {
+        StopMode.CHECKPOINT: Aim.STOP,
+        StopMode.GRACEFUL: Aim.DRAIN,
+        StopMode.IMMEDIATE: Aim.NONE,
+        StopMode.FORCE: Aim.NONE,
     }
 )
 _AT_REST: Final[Mapping[JobState, Callable[[JobConfig, JobStatus], Move | None]]] = MappingProxyType(

@@ -1,42 +1,36 @@
-"""The controller as a service: its RPCs, its loops and its admin pages."""
+"""The controller as a service: its RPCs, its admin pages, and its terms as the leader of several."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
 
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
 from penstock.common.bus import Bus
+from penstock.common.checkpoint.settings import CheckpointSettings
 from penstock.common.database import Pool
 from penstock.common.errors import ExternalError, SettingsError
 from penstock.common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
-from penstock.common.rpc import RpcSettings
 from penstock.common.rpc import serve as serve_rpc
 from penstock.common.stores import open_stores
-from penstock.controller.announcements import announcer
-from penstock.controller.jobs import Jobs
-from penstock.controller.journal import WriteJournal
-from penstock.controller.metrics import ControllerMetrics, MetricsStore, PresentMetrics
-from penstock.controller.mirror import Mirror
-from penstock.controller.output import Outputs
-from penstock.controller.registry import Registry
+from penstock.controller.election import Election
+from penstock.controller.lease import PostgresLease
+from penstock.controller.metrics import ControllerMetrics, PresentMetrics
 from penstock.controller.rpc import ControllerRpc
-from penstock.controller.runner import Ports
-from penstock.controller.schedulers.base import Scheduler
-from penstock.controller.schedulers.embedded import EmbeddedScheduler, WorkerFactory
-from penstock.controller.schedulers.node import NodeScheduler
-from penstock.controller.schedulers.process import process_scheduler
+from penstock.controller.schedulers.embedded import WorkerFactory
 from penstock.controller.settings import ControllerSettings
-from penstock.controller.states.machine import Machine
-from penstock.controller.store import PostgresStore
-from penstock.controller.workers import RpcWorkers
+from penstock.controller.term import Surroundings
+from penstock.controller.terms import Terms
 
-_LAST_WRITES_SECONDS = 2.0
+_ALL_INTERFACES: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +43,9 @@ class Serving:
 
 async def run(process: service.Context) -> None:
     """The controller as a process of its own."""
+    if not process.config.section("checkpoints", CheckpointSettings).url:
+        hint = "name a folder or a bucket that the controller and all workers reach; `penstock up` has one of its own"
+        raise SettingsError("checkpoints.url is not set", hint=hint)
     async with open_stores(process.config) as stores:
         settings = process.config.section("controller", ControllerSettings)
         await serve(process, settings, pool=stores.pool, bus=stores.bus)
@@ -61,46 +58,51 @@ async def serve(
     pool: Pool,
     bus: Bus,
     start_worker: WorkerFactory | None = None,
+    checkpoint_folder: Path | None = None,
     ready: Callable[[Serving], None] = lambda serving: None,
 ) -> None:
-    """Serve until cancelled; `ready` is told the ports once jobs are loaded and RPCs are taken.
+    """Serve until cancelled; `ready` is told the ports once this controller leads with its jobs loaded, or follows.
 
-    The embedded scheduler starts its workers with `start_worker`. The pool and the bus stay open.
+    The embedded scheduler starts its workers with `start_worker`. Checkpoints are in `checkpoint_folder` where the
+    settings name no place for them; without either, jobs have none. The pool and the bus stay open.
     """
-    rpc_settings = process.config.section("rpc", RpcSettings)
-    registry = Registry(
-        heartbeat_timeout=settings.heartbeat_timeout, node_timeout=settings.node_timeout, clock=time.monotonic
+    own_address = _Address(settings)
+    around = Surroundings(
+        process=process,
+        settings=settings,
+        pool=pool,
+        bus=bus,
+        metrics=ControllerMetrics(process.registry),
+        address=own_address,
+        start_worker=start_worker,
+        checkpoint_folder=checkpoint_folder,
     )
-    address = _Address(settings)
-    scheduler = _scheduler(settings, registry, rpc_settings, address, start_worker)
-    store = PostgresStore(pool)
-    journal = WriteJournal(store, announcer(bus))
-    machine = Machine(journal, ControllerMetrics(process.registry), _wall_clock)
-    ports = Ports(machine, scheduler, registry, store, RpcWorkers(rpc_settings), settings, time.monotonic)
-    outputs = Outputs(max_rows=settings.output_rows, max_bytes=settings.output_bytes, kept=settings.kept_outputs)
-    jobs = Jobs(store, journal, ports, outputs, MetricsStore(settings.kept_metrics))
-    mirror = Mirror(store, registry, jobs.count_tasks, time.monotonic, _wall_clock)
-    present = PresentMetrics(lambda: jobs.states, lambda: registry.capacities, lambda: journal.waiting)
+    own_id = uuid4().hex
+    lease = PostgresLease(pool, timeout=settings.lease)
+    election = Election(
+        lease, own_id, own_address, lasts=settings.lease, interval=settings.renew_interval, clock=time.monotonic
+    )
+    terms = Terms(around, election)
+    present = PresentMetrics(lambda: terms.present, election)
     process.registry.register(present)
     async with AsyncExitStack() as stack:
         stack.callback(process.registry.unregister, present)
-        loaded = asyncio.Event()
-        writing = asyncio.create_task(journal.run(), name="journal")
-        stack.push_async_callback(_finish_writing, journal, writing)
-        stack.push_async_callback(scheduler.close)
-        group = await stack.enter_async_context(asyncio.TaskGroup())
-        group.create_task(_watch(writing), name="journal-watch")
-        group.create_task(jobs.run(loaded), name="jobs")
-        await loaded.wait()
-        handlers = ControllerRpc(jobs, registry)
+        stack.push_async_callback(lease.close)
+        handlers = ControllerRpc(election, lambda: terms.present)
         server = await serve_rpc(
             lambda served: add_ControllerServiceServicer_to_server(handlers, served),
             host=settings.host,
             port=settings.rpc_port,
-            settings=rpc_settings,
+            settings=around.rpc,
         )
+        own_address.port = server.port
+        stack.push_async_callback(terms.close)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        # Before jobs are, which may be waiting for a call.
         stack.push_async_callback(server.close, 0.5)
-        address.port = server.port
+        group.create_task(election.run(), name="election")
+        group.create_task(terms.run(), name="terms")
+        await terms.settled()
         admin = await serve_admin(
             "controller",
             host=process.config.section("admin", AdminSettings).host,
@@ -108,70 +110,32 @@ async def serve(
             config=process.config,
             registry=process.registry,
             checks={"database": lambda: _check_database(pool)},
+            facts=lambda: _facts(election),
         )
         stack.push_async_callback(admin.close)
-        group.create_task(jobs.listen(bus), name="wake-ups")
-        group.create_task(jobs.watch_heartbeats(), name="heartbeats")
-        group.create_task(mirror.run(), name="mirror")
-        group.create_task(bus.ensure_event_stream(), name="event-stream")
         ready(Serving(server.port, admin.port))
         await asyncio.Event().wait()
 
 
 class _Address:
-    """Where workers reach this controller, once it serves."""
+    """Where this controller is reached, once it serves."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
         self.port = settings.rpc_port
 
     def __call__(self) -> str:
-        host = self._settings.host if self._settings.host not in {"0.0.0.0", "::"} else "127.0.0.1"
+        host = socket.gethostname() if self._settings.host in _ALL_INTERFACES else self._settings.host
         return self._settings.advertise or f"{host}:{self.port}"
 
 
-def _scheduler(
-    settings: ControllerSettings,
-    registry: Registry,
-    rpc_settings: RpcSettings,
-    address: Callable[[], str],
-    start_worker: WorkerFactory | None,
-) -> Scheduler:
-    match settings.scheduler:
-        case "node":
-            return NodeScheduler(registry, rpc_settings)
-        case "process":
-            return process_scheduler(
-                command=settings.worker_command,
-                controller=address,
-                worker_slots=settings.worker_slots,
-                stop_timeout=settings.stop_timeout,
-                registry=registry,
-            )
-        case "embedded":
-            if start_worker is None:
-                hint = "use `penstock up` or `penstock run`, or set controller.scheduler to process or node"
-                raise SettingsError("a controller in a process of its own has no embedded workers", hint=hint)
-            return EmbeddedScheduler(
-                start_worker, controller=address, worker_slots=settings.worker_slots, registry=registry
-            )
-
-
-async def _finish_writing(journal: WriteJournal, writing: asyncio.Task[None]) -> None:
-    """What happened last is written too, unless Postgres is away."""
-    try:
-        async with asyncio.timeout(_LAST_WRITES_SECONDS):
-            await journal.flushed()
-    except TimeoutError:
-        pass
-    finally:
-        writing.cancel()
-        await asyncio.wait({writing})
-
-
-async def _watch(writing: asyncio.Task[None]) -> None:
-    """Let the service fail when the journal does, and not the other way round."""
-    await asyncio.shield(writing)
+def _facts(election: Election) -> Mapping[str, object]:
+    return {
+        "role": "leader" if election.leads else "follower",
+        "leader": election.leader,
+        "generation": election.generation,
+        "unsure": election.is_unsure,
+    }
 
 
 async def _check_database(pool: Pool) -> None:
@@ -179,7 +143,3 @@ async def _check_database(pool: Pool) -> None:
         await pool.fetchval("SELECT 1")
     except Exception as error:
         raise ExternalError(f"the database does not answer: {type(error).__name__}") from error
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from penstock.common.config import Duration, Settings, Size
+from penstock.controller.placement import Policy
 from penstock.controller.states.failures import RestartPolicy
 
 
@@ -15,7 +16,11 @@ class ControllerSettings(Settings):
     rpc_port: Annotated[int, Field(ge=0, le=65535)]
     admin_port: Annotated[int, Field(ge=0, le=65535)]
     advertise: str
+    lease: Duration
+    renew_interval: Duration
     scheduler: Literal["node", "process", "embedded"]
+    placement: Policy
+    share_after: Duration
     worker_slots: Annotated[int, Field(ge=0)]
     worker_command: str
     poll_interval: Duration

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.resources import files
-from typing import Final
 
 import asyncpg
 from google.protobuf.message import DecodeError
 
-from penstock.common.database import Pool, database_errors
-from penstock.common.errors import DatabaseUnavailable, ErrorDomain, InternalError, NotFound, RetryHint
-from penstock.common.ids import Generation, JobId, NodeId, PipelineId, WorkerId
+from penstock.common.database import Pool
+from penstock.common.errors import ErrorDomain, InternalError, NotFound, RetryHint
+from penstock.common.ids import Generation, JobId, NodeId, PipelineId, SavepointId, WorkerId
 from penstock.common.jobs import JobState, RestartMode, StopMode
 from penstock.common.program import Program, program_from_proto
 from penstock.common.proto import program_pb2
-from penstock.common.redaction import redact_message
+from penstock.controller.checkpoints.records import CheckpointRecord
+from penstock.controller.lease import LeaderWrites
 from penstock.controller.records import Entry, Failure, JobConfig, JobEvent, JobStatus, TaskOwner
-
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+from penstock.controller.statements import read_queries, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +36,7 @@ class NodeRow:
     rpc_address: str
     slots: int
     slots_used: int
+    draining: bool
     seen_at: datetime
 
 
@@ -52,20 +50,18 @@ class WorkerRow:
     seen_at: datetime
 
 
-class JobGone(NotFound):
-    """Something was written about a job that has been deleted."""
-
-
 class PostgresStore:
-    """The store; every method raises DatabaseUnavailable while Postgres is away."""
+    """The store; every method raises DatabaseUnavailable while Postgres is away. What it writes is refused once another
+    controller leads."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, writes: LeaderWrites) -> None:
         self._pool = pool
-        self._queries = _read_queries()
+        self._writes = writes
+        self._queries = read_queries()
 
     async def unsettled_jobs(self) -> tuple[int, tuple[StoredJob, ...]]:
         """The jobs that something is to be done for, and the revision up to which changes are known."""
-        with _statements():
+        with statements():
             # In this order: what changes in between is seen twice, not missed.
             revision: int = await self._pool.fetchval(self._queries["newest_revision"])
             rows = await self._pool.fetch(self._queries["unsettled_jobs"])
@@ -73,25 +69,25 @@ class PostgresStore:
 
     async def changed_jobs(self, since: int) -> tuple[StoredJob, ...]:
         """The jobs whose config has a revision above one, in the order of their revisions."""
-        with _statements():
+        with statements():
             rows = await self._pool.fetch(self._queries["changed_jobs"], since)
         return tuple(_job_of(row) for row in rows)
 
     async def deleted_jobs(self, jobs: Collection[JobId]) -> tuple[JobId, ...]:
         """Those of some jobs that are no more."""
-        with _statements():
+        with statements():
             rows = await self._pool.fetch(self._queries["deleted_jobs"], list(jobs))
         return tuple(JobId(row["id"]) for row in rows)
 
     async def job_state(self, job: JobId) -> JobState | None:
         """Where a job is, or None if there is no such job."""
-        with _statements():
+        with statements():
             state = await self._pool.fetchval(self._queries["job_state"], job)
         return None if state is None else JobState(state)
 
     async def load_program(self, pipeline: PipelineId) -> Program:
         """The program that the api stored."""
-        with _statements():
+        with statements():
             content = await self._pool.fetchval(self._queries["program"], pipeline)
         if content is None:
             raise NotFound(f"there is no pipeline {pipeline}")
@@ -102,45 +98,32 @@ class PostgresStore:
 
     async def record(self, entries: Sequence[Entry]) -> None:
         """Write entries in their order, all or none."""
-        with _statements():
-            async with self._pool.acquire() as connection, connection.transaction():
-                statuses = [_status_row(entry.status) for entry in entries if entry.status is not None]
-                await connection.executemany(self._queries["save_status"], statuses)
-                events = [_event_row(event) for entry in entries for event in entry.events]
-                await connection.executemany(self._queries["add_event"], events)
+        async with self._writes.transaction() as connection:
+            statuses = [_status_row(entry.status) for entry in entries if entry.status is not None]
+            await connection.executemany(self._queries["save_status"], statuses)
+            events = [_event_row(event) for entry in entries for event in entry.events]
+            await connection.executemany(self._queries["add_event"], events)
+            checkpoints = [_checkpoint_row(entry.checkpoint) for entry in entries if entry.checkpoint is not None]
+            await connection.executemany(self._queries["save_checkpoint"], checkpoints)
+
+    async def node_drains(self) -> frozenset[NodeId]:
+        """The nodes that are to be drained."""
+        with statements():
+            rows = await self._pool.fetch(self._queries["node_drains"])
+        return frozenset(NodeId(row["node_id"]) for row in rows)
 
     async def mirror(self, nodes: Sequence[NodeRow], workers: Sequence[WorkerRow]) -> None:
         """Make the tables of nodes and workers say what the registry says."""
-        with _statements():
-            async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute(self._queries["drop_other_nodes"], [node.id for node in nodes])
-                await connection.execute(self._queries["drop_other_workers"], [worker.id for worker in workers])
-                await connection.executemany(
-                    self._queries["save_node"],
-                    [(node.id, node.rpc_address, node.slots, node.slots_used, node.seen_at) for node in nodes],
-                )
-                await connection.executemany(self._queries["save_worker"], list(map(_worker_row, workers)))
-
-
-def _read_queries() -> Mapping[str, str]:
-    text = files(__package__).joinpath("queries.sql").read_text("utf-8")
-    _, *parts = _NAME.split(text)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-@contextmanager
-def _statements() -> Iterator[None]:
-    """The block of some statements. Whatever is not the fault of what is written may pass, as a full disk does, or a
-    connection that asyncpg lost track of as it broke."""
-    try:
-        with database_errors():
-            yield
-    except asyncpg.ForeignKeyViolationError as error:
-        raise JobGone("the job was deleted") from error
-    except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError):
-        raise
-    except (asyncpg.PostgresError, asyncpg.InternalClientError) as error:
-        raise DatabaseUnavailable(f"the database failed: {redact_message(str(error))}") from error
+        async with self._writes.transaction() as connection:
+            await connection.execute(self._queries["drop_other_nodes"], [node.id for node in nodes])
+            await connection.execute(self._queries["drop_other_workers"], [worker.id for worker in workers])
+            await connection.executemany(
+                self._queries["save_node"],
+                [(n.id, n.rpc_address, n.slots, n.slots_used, n.draining, n.seen_at) for n in nodes],
+            )
+            columns = zip(*map(_worker_row, workers), strict=True)
+            if workers:
+                await connection.execute(self._queries["save_workers"], *map(list, columns))
 
 
 def _job_of(row: asyncpg.Record) -> StoredJob:
@@ -153,6 +136,10 @@ def _job_of(row: asyncpg.Record) -> StoredJob:
         restart_mode=RestartMode(row["restart_mode"]),
         preview=row["preview"],
         revision=row["revision"],
+        checkpoint_interval_ms=row["checkpoint_interval_ms"],
+        restore_from=None if row["restore_from"] is None else SavepointId(row["restore_from"]),
+        ignore_state_nonce=row["ignore_state_nonce"],
+        allow_fallback=row["allow_fallback"],
     )
     return StoredJob(config, None if row["job_id"] is None else _status_of(row))
 
@@ -166,6 +153,7 @@ def _status_of(row: asyncpg.Record) -> JobStatus:
         tasks=row["tasks"],
         restarts=row["restarts"],
         restart_nonce=row["status_restart_nonce"],
+        ignore_state_nonce=row["status_ignore_state_nonce"],
         failure=_failure_of(row),
         started_at=row["started_at"],
         finished_at=row["finished_at"],
@@ -189,6 +177,7 @@ def _status_row(status: JobStatus) -> tuple[object, ...]:
         status.tasks,
         status.restarts,
         status.restart_nonce,
+        status.ignore_state_nonce,
         *((failure.message, failure.hint, failure.domain) if failure else (None, None, None)),
         status.started_at,
         status.finished_at,
@@ -207,6 +196,22 @@ def _event_row(event: JobEvent) -> tuple[object, ...]:
         event.to_state,
         *((task.node, task.subtask) if task else (None, None)),
         *((failure.message, failure.hint, failure.domain) if failure else (None, None, None)),
+    )
+
+
+def _checkpoint_row(checkpoint: CheckpointRecord) -> tuple[object, ...]:
+    return (
+        checkpoint.job_id,
+        checkpoint.epoch,
+        checkpoint.generation,
+        checkpoint.state,
+        checkpoint.then_stop,
+        checkpoint.started_at,
+        checkpoint.savepoint_id,
+        checkpoint.finished_at,
+        checkpoint.bytes,
+        checkpoint.error,
+        None if checkpoint.details is None else json.dumps(checkpoint.details),
     )
 
 

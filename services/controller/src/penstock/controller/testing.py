@@ -1,15 +1,14 @@
-"""For tests: workers and nodes that speak the real protocol and run nothing, twins of the ports, and desired state."""
+"""For tests: workers and nodes that speak the real protocol and run nothing, and twins of the ports."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-import asyncpg
 import grpc.aio
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
@@ -31,7 +30,6 @@ from penstock.common.program import (
     Operator,
     OperatorKey,
     Program,
-    program_to_proto,
 )
 from penstock.common.proto import controller_pb2, node_pb2, worker_pb2
 from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
@@ -42,11 +40,13 @@ from penstock.common.proto.worker_pb2_grpc import WorkerServiceServicer, add_Wor
 from penstock.common.rpc import RpcServer, RpcSettings, calling, connect
 from penstock.common.rpc import serve as serve_rpc
 from penstock.common.telemetry import Tracing
+from penstock.controller.lease import LeaderWrites
 from penstock.controller.records import Entry, JobConfig, JobStatus, TaskId
 from penstock.controller.schedulers.embedded import WorkerFactory
 from penstock.controller.service import Serving, serve
 from penstock.controller.settings import ControllerSettings
 from penstock.controller.store import StoredJob
+from penstock.controller.testing_streams import FakeStream, FakeTasks
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -60,6 +60,8 @@ def quick_settings(**overrides: str) -> ControllerSettings:
         "rpc_port": "0",
         "admin_port": "0",
         "scheduler": "embedded",
+        "lease": "600ms",
+        "renew_interval": "100ms",
         "poll_interval": "50ms",
         "tick": "20ms",
         "heartbeat_timeout": "1s",
@@ -67,6 +69,7 @@ def quick_settings(**overrides: str) -> ControllerSettings:
         "stop_timeout": "1s",
         "adopt_timeout": "2s",
         "restart_backoff": "10ms",
+        "share_after": "500ms",
     }
     environment = {f"PENSTOCK__CONTROLLER__{key.upper()}": value for key, value in {**quick, **overrides}.items()}
     return load_config(environment=environment).section("controller", ControllerSettings)
@@ -100,6 +103,10 @@ def job_config(job: JobId | None = None, **changes: Any) -> JobConfig:
         "restart_mode": RestartMode.SAFE,
         "preview": False,
         "revision": 1,
+        "checkpoint_interval_ms": 10_000,
+        "restore_from": None,
+        "ignore_state_nonce": 0,
+        "allow_fallback": False,
         **changes,
     }
     return JobConfig(**fields)
@@ -152,7 +159,7 @@ class FakeWorker:
     """Serves WorkerService, registers, sends heartbeats, and reports what a test says.
 
     Tasks start at once unless `starts` is off, and end when they are told to unless `obeys` is off. One that is
-    detached (`is_detached`) goes on when its scheduler ends it.
+    detached (`is_detached`) goes on when its scheduler ends it. A job with checkpoints reads `stream`.
     """
 
     def __init__(self, worker_id: WorkerId, controller: str, *, node_id: NodeId | None = None) -> None:
@@ -162,12 +169,18 @@ class FakeWorker:
         self.obeys = True
         self.is_detached = False
         self.fenced = False
+        self.commits_arrive = True
         self.stops: list[int] = []
+        self.checkpoints: list[worker_pb2.CheckpointRequest] = []
+        self.commits: list[worker_pb2.CommitRequest] = []
         self.execution: worker_pb2.StartExecutionRequest | None = None
         self.started = asyncio.Event()
         self.ended = asyncio.Event()
+        self.stream = FakeStream()
+        self.beat_seconds = _BEAT_SECONDS
+        self.settings = rpc_settings()
         self._controller = controller
-        self._settings = rpc_settings()
+        self._streaming: FakeTasks | None = None
         self._finished: set[TaskId] = set()
         self._sent = 0
         self._beats: asyncio.Task[None] | None = None
@@ -191,11 +204,11 @@ class FakeWorker:
             lambda served: add_WorkerServiceServicer_to_server(handlers, served),
             host="127.0.0.1",
             port=0,
-            settings=self._settings,
+            settings=self.settings,
         )
         self._stack.push_async_callback(server.close, 0)
         self._address = f"127.0.0.1:{server.port}"
-        channel = await self._stack.enter_async_context(connect(self._controller, self._settings))
+        channel = await self._stack.enter_async_context(connect(self._controller, self.settings))
         self.stub = ControllerServiceStub(channel)
         self._beats = asyncio.create_task(self._beat(), name=f"fake-{self.id}")
         return self
@@ -213,6 +226,8 @@ class FakeWorker:
         if self.ended.is_set():
             return
         self.ended.set()
+        if self._streaming is not None:
+            await self._streaming.close()
         for task in (self._beats, *self._works):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
@@ -221,7 +236,7 @@ class FakeWorker:
 
     async def report_started(self, tasks: Iterable[TaskId]) -> None:
         for task in tasks:
-            async with calling(self._settings):
+            async with calling(self.settings):
                 await self.stub.TaskStarted(
                     controller_pb2.TaskStartedRequest(worker_id=self.id, job=self.owner, task=_task(task))
                 )
@@ -231,7 +246,7 @@ class FakeWorker:
         for task in tasks:
             self._finished.add(task)
             metrics = SubtaskMetrics(node_id=task.node, subtask=task.subtask, rows_out=rows)
-            async with self._last_words, calling(self._settings):
+            async with self._last_words, calling(self.settings):
                 await self.stub.TaskFinished(
                     controller_pb2.TaskFinishedRequest(
                         worker_id=self.id, job=self.owner, task=_task(task), metrics=metrics
@@ -247,7 +262,7 @@ class FakeWorker:
             retry=error.retry,
         )
         # Whoever hears this may end the worker before it has heard the answer.
-        async with self._last_words, calling(self._settings):
+        async with self._last_words, calling(self.settings):
             await self.stub.TaskFailed(
                 controller_pb2.TaskFailedRequest(worker_id=self.id, job=self.owner, task=_task(task), error=detail)
             )
@@ -255,7 +270,7 @@ class FakeWorker:
     async def send_rows(self, lines: bytes, rows: int) -> None:
         data = controller_pb2.OutputData(table="results", subtask=0, rows=rows, lines=lines)
         self._sent += 1
-        async with calling(self._settings):
+        async with calling(self.settings):
             await self.stub.SendSinkData(
                 controller_pb2.SendSinkDataRequest(worker_id=self.id, job=self.owner, data=data, sequence=self._sent)
             )
@@ -263,18 +278,46 @@ class FakeWorker:
     async def finish(self, *, rows: int = 0) -> None:
         """Every task ends well, and so does the worker."""
         await self.report_finished(self.tasks, rows=rows)
-        async with self._last_words, calling(self._settings):
+        await self.end_well()
+
+    async def end_well(self) -> None:
+        async with self._last_words, calling(self.settings):
             await self.stub.WorkerFinished(controller_pb2.WorkerFinishedRequest(worker_id=self.id, job=self.owner))
         self._spawn(self.crash())
 
     def take(self, execution: worker_pb2.StartExecutionRequest) -> None:
         self.execution = execution
+        if execution.HasField("checkpoints"):
+            self._streaming = FakeTasks(self, self.stream, execution)
         if self.starts:
-            self._spawn(self.report_started(self.tasks))
+            self._spawn(self._start())
+
+    async def _start(self) -> None:
+        if self._streaming is not None:
+            try:
+                await self._streaming.start()
+            except PenstockError as error:
+                await self.report_failed(self.tasks[0], error)
+                return
+        await self.report_started(self.tasks)
+
+    def checkpoint(self, request: worker_pb2.CheckpointRequest) -> None:
+        self.checkpoints.append(request)
+        if self._streaming is not None and self.obeys:
+            self._streaming.checkpoint(request)
+
+    def commit(self, request: worker_pb2.CommitRequest) -> None:
+        self.commits.append(request)
+        if self._streaming is not None and self.commits_arrive:
+            self._streaming.commit(request)
 
     def obey(self, mode: int) -> None:
         self.stops.append(mode)
-        if self.obeys:
+        if not self.obeys:
+            return
+        if self._streaming is not None and mode == worker_pb2.STOP_MODE_GRACEFUL:
+            self._streaming.end_sources()
+        else:
             self._spawn(self.finish())
 
     def status(self) -> worker_pb2.GetStatusResponse:
@@ -292,7 +335,7 @@ class FakeWorker:
             data_address=self._address,
             job=self.owner,
         )
-        async with calling(self._settings):
+        async with calling(self.settings):
             await self.stub.RegisterWorker(request)
 
     async def _beat(self) -> None:
@@ -303,7 +346,10 @@ class FakeWorker:
                 if not registered:
                     await self._register()
                     registered = True
-                async with calling(self._settings):
+                    # A controller that does not know the worker does not know this either.
+                    if self._streaming is not None:
+                        self._streaming.report_all_ended()
+                async with calling(self.settings):
                     answer = await self.stub.Heartbeat(
                         controller_pb2.HeartbeatRequest(worker_id=self.id, job=self.owner)
                     )
@@ -312,7 +358,7 @@ class FakeWorker:
                     self.fenced = True
                     self._spawn(self.crash())
                     return
-            await asyncio.sleep(_BEAT_SECONDS)
+            await asyncio.sleep(self.beat_seconds)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -329,6 +375,16 @@ class _WorkerRpc(WorkerServiceServicer):
     ) -> worker_pb2.StartExecutionResponse:
         self._worker.take(request)
         return worker_pb2.StartExecutionResponse()
+
+    async def Checkpoint(
+        self, request: worker_pb2.CheckpointRequest, context: Context
+    ) -> worker_pb2.CheckpointResponse:
+        self._worker.checkpoint(request)
+        return worker_pb2.CheckpointResponse()
+
+    async def Commit(self, request: worker_pb2.CommitRequest, context: Context) -> worker_pb2.CommitResponse:
+        self._worker.commit(request)
+        return worker_pb2.CommitResponse()
 
     async def StopExecution(
         self, request: worker_pb2.StopExecutionRequest, context: Context
@@ -352,6 +408,9 @@ class FakeWorkers:
         self.all: list[FakeWorker] = []
         self.starts = True
         self.obeys = True
+        self.are_detached = False
+        self.stream = FakeStream()
+        self.beat_seconds = _BEAT_SECONDS
 
     @property
     def alive(self) -> list[FakeWorker]:
@@ -362,7 +421,8 @@ class FakeWorkers:
 
     async def make(self, worker_id: WorkerId, controller: str, node_id: NodeId | None = None) -> FakeWorker:
         worker = FakeWorker(worker_id, controller, node_id=node_id)
-        worker.starts, worker.obeys = self.starts, self.obeys
+        worker.starts, worker.obeys, worker.is_detached = self.starts, self.obeys, self.are_detached
+        worker.stream, worker.beat_seconds = self.stream, self.beat_seconds
         self.all.append(worker)
         return await worker.open()
 
@@ -457,18 +517,32 @@ class FakeNode(NodeServiceServicer):
                             )
                         )
                     known = answer.known
-                await asyncio.sleep(_BEAT_SECONDS)
+                await asyncio.sleep(self.workers.beat_seconds)
 
 
 @asynccontextmanager
 async def running_controller(
-    pool: Pool, bus: Bus, settings: ControllerSettings, start_worker: WorkerFactory | None = None
+    pool: Pool,
+    bus: Bus,
+    settings: ControllerSettings,
+    start_worker: WorkerFactory | None = None,
+    *,
+    checkpoint_folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Serving]:
-    """A controller in this process, while the block lasts."""
+    """A controller in this process, while the block lasts; with a folder, its jobs have checkpoints."""
     ready: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
-    process = service.Context("controller", load_config(environment={}), Tracing(None), CollectorRegistry())
+    config = load_config(environment=environment or {})
     serving = asyncio.create_task(
-        serve(process, settings, pool=pool, bus=bus, start_worker=start_worker, ready=ready.set_result)
+        serve(
+            service.Context("controller", config, Tracing(None), CollectorRegistry()),
+            settings,
+            pool=pool,
+            bus=bus,
+            start_worker=start_worker,
+            checkpoint_folder=checkpoint_folder,
+            ready=ready.set_result,
+        )
     )
     try:
         serving.add_done_callback(lambda task: ready.done() or ready.cancel())
@@ -479,54 +553,9 @@ async def running_controller(
             await serving
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """Writes what the api would, and reads what the controller wrote."""
-
-    pool: Pool
-    pipelines: dict[JobId, PipelineId] = field(default_factory=dict)
-
-    async def create(self, program: Program | None = None, *, parallelism: int = 1) -> JobId:
-        pipeline, job = PipelineId.new(), JobId.new()
-        content = program_to_proto(program or pipeline_program()).SerializeToString()
-        async with self.pool.acquire() as connection, connection.transaction():
-            await connection.execute(
-                "INSERT INTO pipelines (id, name, query, program) VALUES ($1, 'test', 'SELECT 1', $2)",
-                pipeline,
-                content,
-            )
-            await connection.execute(
-                "INSERT INTO job_configs (id, pipeline_id, parallelism, checkpoint_interval_ms) VALUES ($1, $2, $3, 1)",
-                job,
-                pipeline,
-                parallelism,
-            )
-        self.pipelines[job] = pipeline
-        return job
-
-    async def update(self, job: JobId, **columns: object) -> None:
-        names = ", ".join(f"{name} = ${index}" for index, name in enumerate(columns, start=2))
-        await self.pool.execute(f"UPDATE job_configs SET {names} WHERE id = $1", job, *columns.values())
-
-    async def delete(self, job: JobId) -> None:
-        await self.pool.execute("DELETE FROM pipelines WHERE id = $1", self.pipelines[job])
-
-    async def status(self, job: JobId) -> Mapping[str, Any]:
-        row = await self.pool.fetchrow("SELECT * FROM job_statuses WHERE job_id = $1", job)
-        return {} if row is None else dict(row)
-
-    async def is_in(self, job: JobId, state: JobState) -> bool:
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            return (await self.status(job)).get("state") == state
-        return False
-
-    async def events(self, job: JobId, kind: str = "state") -> list[Mapping[str, Any]]:
-        query = "SELECT * FROM job_events WHERE job_id = $1 AND kind = $2 ORDER BY id"
-        return [dict(row) for row in await self.pool.fetch(query, job, kind)]
-
-    async def path(self, job: JobId) -> list[str]:
-        """The states that a job has been in."""
-        return [event["to_state"] for event in await self.events(job)]
+def leader_writes(pool: Pool) -> LeaderWrites:
+    """The transactions of a leader before there ever was one."""
+    return LeaderWrites(pool, 0, lambda: None)
 
 
 def wall_clock() -> datetime:

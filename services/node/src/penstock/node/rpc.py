@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
 from penstock.common.ids import NodeId, WorkerId
 from penstock.common.proto import controller_pb2
 from penstock.common.proto import node_pb2 as proto
-from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
 from penstock.common.proto.node_pb2_grpc import NodeServiceServicer
 from penstock.common.rpc import RpcSettings, calling
 from penstock.node.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from penstock.common.proto.controller_pb2_grpc import ControllerServiceAsyncStub
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -40,8 +42,8 @@ class NodeRpc(NodeServiceServicer):
 
 
 class RpcController:
-    def __init__(self, channel: grpc.aio.Channel, settings: RpcSettings) -> None:
-        self._stub = ControllerServiceStub(channel)
+    def __init__(self, stub: ControllerServiceAsyncStub, settings: RpcSettings) -> None:
+        self._stub = stub
         self._settings = settings
 
     async def register(self, node: NodeId, rpc_address: str, slots: int) -> None:

@@ -15,9 +15,11 @@ from prometheus_client import Gauge
 
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
+from penstock.common.controllers import Controllers
+from penstock.common.fencing import Fence
 from penstock.common.ids import NodeId, WorkerId
 from penstock.common.proto.node_pb2_grpc import add_NodeServiceServicer_to_server
-from penstock.common.rpc import RpcSettings, connect
+from penstock.common.rpc import RpcSettings
 from penstock.common.rpc import serve as serve_rpc
 from penstock.node.heartbeat import Heartbeat
 from penstock.node.identity import node_identity
@@ -57,18 +59,20 @@ async def serve(
             clock=time.monotonic,
         )
         stack.push_async_callback(supervisor.close)
-        stack.callback(_measure(process, supervisor))
+        fence = Fence()
+        stack.callback(_measure(process, supervisor, fence))
         handlers = NodeRpc(supervisor)
         server = await serve_rpc(
             lambda served: add_NodeServiceServicer_to_server(handlers, served),
             host=settings.host,
             port=settings.rpc_port,
             settings=rpc_settings,
+            fence=fence,
         )
         stack.push_async_callback(server.close, 0.5)
-        channel = await stack.enter_async_context(connect(settings.controller, rpc_settings))
+        controllers = await stack.enter_async_context(Controllers(settings.controller, rpc_settings, fence))
         heartbeat = Heartbeat(
-            RpcController(channel, rpc_settings),
+            RpcController(controllers.stub, rpc_settings),
             supervisor,
             node=node_id,
             rpc_address=f"{settings.advertised_host}:{server.port}",
@@ -108,7 +112,7 @@ def _spawner(settings: NodeSettings, node_id: NodeId) -> Spawn:
     return spawn
 
 
-def _measure(process: service.Context, supervisor: Supervisor) -> Callable[[], None]:
+def _measure(process: service.Context, supervisor: Supervisor, fence: Fence) -> Callable[[], None]:
     """The node's figures for Prometheus; returns how to take them away again."""
     slots = Gauge("penstock_node_slots", "Slots of the node", registry=process.registry)
     slots.set_function(lambda: supervisor.slots.total)
@@ -116,9 +120,11 @@ def _measure(process: service.Context, supervisor: Supervisor) -> Callable[[], N
     used.set_function(lambda: supervisor.slots.used)
     workers = Gauge("penstock_node_workers", "Workers that are alive", registry=process.registry)
     workers.set_function(lambda: len(supervisor.workers))
+    refused = Gauge("penstock_node_commands_refused", "Commands of deposed controllers", registry=process.registry)
+    refused.set_function(lambda: fence.refused)
 
     def forget() -> None:
-        for gauge in (slots, used, workers):
+        for gauge in (slots, used, workers, refused):
             process.registry.unregister(gauge)
 
     return forget

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.common.ids import WorkerId
-from penstock.controller.placement import Demand, Shortage
+from penstock.controller.placement import Shortage
 from penstock.controller.records import TaskOwner
 
 
@@ -21,7 +21,7 @@ class WorkerGrant:
 
 class Scheduler(Protocol):
     async def start_workers(
-        self, owner: TaskOwner, demand: Demand, on_shortage: Callable[[Shortage], None]
+        self, owner: TaskOwner, slices: int, on_shortage: Callable[[Shortage], None]
     ) -> tuple[WorkerGrant, ...]:
         """Start workers for all slices; waits while there are no slots, and tells why each time that the reason is
         another. Workers register with the controller when they are ready. When it raises or is cancelled,

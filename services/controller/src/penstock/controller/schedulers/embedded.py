@@ -11,7 +11,7 @@ import structlog
 from penstock.common.errors import PenstockError
 from penstock.common.events import LogEvent
 from penstock.common.ids import WorkerId
-from penstock.controller.placement import Demand, Shortage, split_evenly
+from penstock.controller.placement import Shortage, split_evenly
 from penstock.controller.records import TaskOwner
 from penstock.controller.registry import Registry
 from penstock.controller.schedulers.base import WorkerGrant
@@ -51,11 +51,11 @@ class EmbeddedScheduler:
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def start_workers(
-        self, owner: TaskOwner, demand: Demand, on_shortage: Callable[[Shortage], None]
+        self, owner: TaskOwner, slices: int, on_shortage: Callable[[Shortage], None]
     ) -> tuple[WorkerGrant, ...]:
         starting = [
-            asyncio.create_task(self._start(owner, WorkerGrant(WorkerId.new(), slices)), name=f"start-worker-{owner}")
-            for slices in split_evenly(demand, self._worker_slots)
+            asyncio.create_task(self._start(owner, WorkerGrant(WorkerId.new(), share)), name=f"start-worker-{owner}")
+            for share in split_evenly(slices, self._worker_slots)
         ]
         self._starting[owner] = starting
         return tuple(await asyncio.gather(*(asyncio.shield(task) for task in starting)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -14,9 +16,9 @@ from penstock.common.ids import WorkerId
 from penstock.common.proto import node_pb2 as proto
 from penstock.common.proto.node_pb2_grpc import NodeServiceStub
 from penstock.common.rpc import RpcSettings, calling, connect
-from penstock.controller.placement import Demand, Share, Shortage, place
+from penstock.controller.placement import Policy, Share, Shortage, place
 from penstock.controller.records import TaskOwner
-from penstock.controller.registry import Registry
+from penstock.controller.registry import Node, Registry
 from penstock.controller.schedulers.base import WorkerGrant
 
 _RETRY_SECONDS: Final = 0.5
@@ -25,18 +27,24 @@ log = structlog.get_logger(__name__)
 
 
 class NodeScheduler:
-    """A node's word on its slots is final; the registry's is a good guess."""
+    """A node's word on its slots is final; the registry's is a good guess. A job that is larger than the cluster takes
+    it as it is only when no node has come or gone for `share_after`: others may be about to, or be back."""
 
-    def __init__(self, registry: Registry, settings: RpcSettings) -> None:
+    def __init__(
+        self, registry: Registry, settings: RpcSettings, *, policy: Policy, share_after: timedelta, leads: int = 0
+    ) -> None:
         self._registry = registry
         self._settings = settings
+        self._policy = policy
+        self._share_after = share_after
+        self._leads = leads
         self._starting: dict[TaskOwner, list[asyncio.Task[WorkerGrant]]] = {}
 
     async def start_workers(
-        self, owner: TaskOwner, demand: Demand, on_shortage: Callable[[Shortage], None]
+        self, owner: TaskOwner, slices: int, on_shortage: Callable[[Shortage], None]
     ) -> tuple[WorkerGrant, ...]:
         while True:
-            shares = await self._find_slots(owner, demand, on_shortage)
+            shares = await self._find_slots(owner, slices, on_shortage)
             for share in shares:
                 self._registry.hold(share.node_id, share.slots)
             # Tasks of their own: a start that is cut off would leave a worker that nobody knows of.
@@ -60,7 +68,7 @@ class NodeScheduler:
         await asyncio.gather(*self._starting.pop(owner, ()), return_exceptions=True)
         nodes = tuple(self._registry.nodes.values())
         outcomes = await asyncio.gather(
-            *(self._stop_on(node.rpc_address, owner, force=force) for node in nodes), return_exceptions=True
+            *(self._stop_on(node, owner, force=force) for node in nodes), return_exceptions=True
         )
         for node, outcome in zip(nodes, outcomes, strict=True):
             if isinstance(outcome, PenstockError):
@@ -75,19 +83,26 @@ class NodeScheduler:
         """Workers on nodes outlive the controller."""
 
     async def _find_slots(
-        self, owner: TaskOwner, demand: Demand, on_shortage: Callable[[Shortage], None]
+        self, owner: TaskOwner, slices: int, on_shortage: Callable[[Shortage], None]
     ) -> tuple[Share, ...]:
         told: Shortage | None = None
         while True:
-            match place(demand, self._registry.capacities):
+            match place(slices, self._registry.reachable, self._policy):
                 case Shortage() as shortage:
                     if shortage != told:
                         on_shortage(shortage)
                     told = shortage
                     await self._registry.capacity_change()
+                case shares if any(share.is_tight for share in shares):
+                    patience = self._share_after.total_seconds() - self._registry.seconds_unchanged
+                    if patience <= 0:
+                        slots = sum(share.slots for share in shares)
+                        log.info(LogEvent.SLOTS_SHARED, owner=str(owner), slots=slots, slices=slices)
+                        return shares
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(patience):
+                            await self._registry.capacity_change()
                 case shares:
-                    if any(share.slots < len(share.slices) for share in shares):
-                        log.info(LogEvent.SLOTS_SHARED, owner=str(owner), slots=shares[0].slots, slices=demand.slices)
                     return shares
 
     async def _start(self, owner: TaskOwner, share: Share) -> WorkerGrant:
@@ -104,15 +119,27 @@ class NodeScheduler:
         if node is None:
             raise PeerUnavailable(f"node {share.node_id} is gone")
         request = proto.StartWorkerRequest(owner=str(owner), slots=share.slots)
-        async with connect(node.rpc_address, self._settings) as channel, calling(self._settings):
-            return WorkerId((await NodeServiceStub(channel).StartWorker(request)).worker_id)
+        with self._suspecting(node):
+            async with connect(node.rpc_address, self._settings, leads=self._leads) as channel, calling(self._settings):
+                return WorkerId((await NodeServiceStub(channel).StartWorker(request)).worker_id)
 
-    async def _stop_on(self, address: str, owner: TaskOwner, *, force: bool) -> None:
-        async with connect(address, self._settings) as channel:
-            node = NodeServiceStub(channel)
-            async with calling(self._settings):
-                workers = (await node.GetWorkers(proto.GetWorkersRequest())).workers
-            for worker in workers:
-                if worker.owner == str(owner):
-                    async with calling(self._settings):
-                        await node.StopWorker(proto.StopWorkerRequest(worker_id=worker.worker_id, force=force))
+    async def _stop_on(self, node: Node, owner: TaskOwner, *, force: bool) -> None:
+        with self._suspecting(node):
+            async with connect(node.rpc_address, self._settings, leads=self._leads) as channel:
+                stub = NodeServiceStub(channel)
+                async with calling(self._settings):
+                    workers = (await stub.GetWorkers(proto.GetWorkersRequest())).workers
+                for worker in workers:
+                    if worker.owner == str(owner):
+                        async with calling(self._settings):
+                            await stub.StopWorker(proto.StopWorkerRequest(worker_id=worker.worker_id, force=force))
+                self._registry.note_used(node.id, sum(each.slots for each in workers if each.owner != str(owner)))
+
+    @contextmanager
+    def _suspecting(self, node: Node) -> Iterator[None]:
+        """One that does not answer is asked for nothing until it is heard of again."""
+        try:
+            yield
+        except PeerUnavailable:
+            self._registry.suspect(node.id)
+            raise

@@ -25,7 +25,7 @@ def decide(facts: Facts) -> Move:
 
 
 def _derive_mode(config: JobConfig) -> StopMode | None:
-    return StopMode.GRACEFUL if config.stop_mode in {StopMode.CHECKPOINT, StopMode.NONE} else None
+    return StopMode.CHECKPOINT if config.stop_mode in {StopMode.CHECKPOINT, StopMode.NONE} else None
 
 
 async def run(context: Context) -> Move:

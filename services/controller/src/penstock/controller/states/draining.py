@@ -1,4 +1,8 @@
-"""How an execution is brought to its end, for the states that stop one: ask, ask harder, and at last kill."""
+"""How an execution is brought to its end, for the states that stop one: ask, ask harder, and at last kill.
+
+With checkpoints there is a last one, unless the job is stopped at once: until that is complete nothing is over, and
+with a failure before it there is nothing left to wait for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ from penstock.controller.states.view import JobView
 
 RETRY_SECONDS: Final = 0.5
 
-_SEVERITY: Final = (StopMode.GRACEFUL, StopMode.IMMEDIATE, StopMode.FORCE)
+_SEVERITY: Final = (StopMode.CHECKPOINT, StopMode.GRACEFUL, StopMode.IMMEDIATE, StopMode.FORCE)
+
+
+_SAVING: Final = frozenset({StopMode.CHECKPOINT, StopMode.GRACEFUL})
 
 
 class Context(JobView, Protocol):
@@ -27,7 +34,7 @@ class Context(JobView, Protocol):
         """How long workers may take to end once nothing is left for them to do."""
 
     async def stop_execution(self, mode: StopMode) -> bool:
-        """Ask the workers to stop, and tell whether all of them were reached."""
+        """Ask the workers to stop, and tell whether all of them were reached; `checkpoint` has them saved, then end."""
 
     async def close_execution(self, *, force: bool) -> None:
         """End the workers that are left and give back their slots; reports of this generation are refused from now."""
@@ -67,8 +74,11 @@ class Interrupted:
 
 def decide(facts: Facts) -> Ask | Close | Wait:
     progress = facts.progress
-    if progress is None or progress.all_ended:
+    saving = progress is not None and progress.is_saving and facts.mode in _SAVING and progress.failure is None
+    if progress is None or (progress.all_ended and not saving):
         return Close(force=False)
+    if facts.mode is StopMode.CHECKPOINT and progress.checkpoints is not None and progress.failure is not None:
+        return Close(force=True)
     if facts.mode is StopMode.FORCE or (facts.kill_at is not None and facts.now >= facts.kill_at):
         return Close(force=True)
     if facts.retry_at is not None:
@@ -106,4 +116,4 @@ async def drain(context: Context, derive_mode: Callable[[JobConfig], StopMode | 
 
 def _is_settled(progress: Progress | None) -> bool:
     """Whether all that is left is for the workers to end."""
-    return progress is not None and (progress.all_finished or progress.failure is not None)
+    return progress is not None and (progress.is_done or progress.failure is not None)

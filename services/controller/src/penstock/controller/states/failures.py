@@ -20,8 +20,11 @@ class RestartPolicy:
     backoff_max: timedelta
 
     def delay_seconds(self, restarts: int) -> float:
-        """The wait before the nth restart in a row, counted from 1."""
-        doublings = min(max(restarts - 1, 0), 63)
+        """The wait before the nth restart in a row, counted from 1: none before the first, since most that fails after
+        it was well does so once."""
+        if restarts <= 1:
+            return 0.0
+        doublings = min(restarts - 2, 63)
         return min(self.backoff_min.total_seconds() * (1 << doublings), self.backoff_max.total_seconds())
 
 

@@ -3,7 +3,7 @@
     Created ──▶ Compiling ──▶ Scheduling ──▶ Running ──▶ Finishing ──▶ Finished
                  ▲  ▲  ▲        ▲  ▲           │
                  │  │  │        │  └ Rescaling ◀┤  parallelism changed
-                 │  │  │        └─ Restarting ◀─┤  restart_nonce changed
+                 │  │  │        └─ Restarting ◀─┤  restart_nonce changed, a node of it is being drained
                  │  │  └────────── Recovering ◀─┤  a task failed and may be tried again, a worker is lost
                  │  └── Stopped ◀── CheckpointStopping, Stopping ◀┤  stop_mode; none starts it again
                  └───── Failed ◀─── Failing ◀──┘  fatal; a new restart_nonce starts it again
@@ -153,6 +153,12 @@ class Machine:
         """A job has been well for a while: its restarts no longer count."""
         after = replace(status, restarts=0)
         self._journal.append(Entry(status.job_id, after, ()))
+        return after
+
+    async def forget_state(self, status: JobStatus, nonce: int) -> JobStatus:
+        """A job begins without the state that it had, as a restart asked for."""
+        after = replace(status, ignore_state_nonce=nonce)
+        await self._journal.write(Entry(status.job_id, after, ()))
         return after
 
     def warn(self, status: JobStatus, failure: Failure) -> None:

@@ -1,4 +1,4 @@
-"""Rescaling: the job is stopped, to be scheduled at another parallelism. Without checkpoints it starts over."""
+"""Rescaling: the job is saved and stopped, to go on at another parallelism. Without checkpoints it starts over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decide(facts: Facts) -> Move:
 
 
 def _derive_mode(config: JobConfig) -> StopMode | None:
-    return StopMode.GRACEFUL if config.stop_mode is StopMode.NONE else None
+    return StopMode.CHECKPOINT if config.stop_mode is StopMode.NONE else None
 
 
 async def run(context: Context) -> Move:

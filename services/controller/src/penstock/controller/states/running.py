@@ -1,4 +1,4 @@
-"""Running: every task has started; watches for what is wanted, what failed and what is done."""
+"""Running: every task has started; watches for what is wanted, what failed and what is done, and has it saved."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from penstock.common.jobs import JobState, StopMode
+from penstock.controller.checkpoints.messages import Aim
 from penstock.controller.execution import Progress
 from penstock.controller.records import JobConfig, JobStatus
 from penstock.controller.states.failures import RestartPolicy, resolve_failure
@@ -28,6 +29,13 @@ class Context(JobView, Protocol):
     @property
     def progress(self) -> Progress | None: ...
 
+    @property
+    def is_evicted(self) -> bool:
+        """Whether a worker of the job is on a node that is being drained."""
+
+    def aim(self, aim: Aim) -> None:
+        """Say which checkpoints are wanted."""
+
     def heal(self) -> None:
         """Forget the job's restarts."""
 
@@ -37,6 +45,7 @@ class Facts:
     config: JobConfig
     status: JobStatus
     progress: Progress | None
+    is_evicted: bool
     healthy_at: float
     now: float
 
@@ -48,7 +57,7 @@ class Heal:
 
 def decide(facts: Facts, policy: RestartPolicy) -> Move | Heal | Wait:
     config, status, progress = facts.config, facts.status, facts.progress
-    if progress is not None and progress.all_finished:
+    if progress is not None and progress.is_done:
         return Move(JobState.FINISHING)
     if config.stop_mode is StopMode.CHECKPOINT:
         return Move(JobState.CHECKPOINT_STOPPING)
@@ -60,15 +69,18 @@ def decide(facts: Facts, policy: RestartPolicy) -> Move | Heal | Wait:
         return Move(JobState.RESTARTING)
     if config.parallelism != status.parallelism:
         return Move(JobState.RESCALING)
+    if facts.is_evicted:
+        return Move(JobState.RESTARTING)
     if status.restarts == 0:
         return Wait()
     return Heal() if facts.now >= facts.healthy_at else Wait(facts.healthy_at)
 
 
 async def run(context: Context) -> Move:
+    context.aim(Aim.PERIODIC)
     while True:
         healthy_at = context.entered_at + context.healthy_after.total_seconds()
-        facts = Facts(context.config, context.status, context.progress, healthy_at, context.now())
+        facts = Facts(context.config, context.status, context.progress, context.is_evicted, healthy_at, context.now())
         match decide(facts, context.restart_policy):
             case Move() as move:
                 return move

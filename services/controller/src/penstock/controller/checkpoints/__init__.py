@@ -1,0 +1,1 @@
+"""Checkpoints and savepoints: deciding, doing, keeping and restoring them."""
