@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from penstock.common.embedded import EmbeddedNats, EmbeddedPostgres
 from penstock.common.proto.compiler_pb2_grpc import add_CompilerServiceServicer_to_server
 from penstock.common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from penstock.common.rpc import RpcSettings
+from penstock.common.storage import Storage, open_storage
 from penstock.common.testing_servers import temporary_database, temporary_nats, temporary_postgres
 
 CONFIG = load_config(environment={})
@@ -39,6 +41,7 @@ class Api:
     settings: ApiSettings
     compiler_server: rpc.RpcServer
     controller_server: rpc.RpcServer
+    storage: Storage
 
     async def create(self, **fields: object) -> dict[str, object]:
         response = await self.client.post("/pipelines", json={"name": "p", "query": "SELECT 1", **fields})
@@ -61,10 +64,11 @@ class Api:
 
 
 @asynccontextmanager
-async def running(settings: ApiSettings, pool: Pool, bus: Bus) -> AsyncIterator[str]:
+async def running(settings: ApiSettings, pool: Pool, bus: Bus, folder: Path) -> AsyncIterator[str]:
     """The URL of an api that is up while the block lasts."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(api_process(), settings, pool=pool, bus=bus, ready=ready.set_result))
+    serving = serve(api_process(), settings, pool=pool, bus=bus, checkpoint_folder=folder, ready=ready.set_result)
+    task = asyncio.create_task(serving)
     await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
     if not ready.done():
         await task
@@ -104,7 +108,7 @@ async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
 
 
 @pytest.fixture
-async def api(pool: Pool, bus: Bus) -> AsyncIterator[Api]:
+async def api(pool: Pool, bus: Bus, tmp_path: Path) -> AsyncIterator[Api]:
     # The api calls only what the fake has.
     compiler, controller = FakeCompiler(), FakeController()  # type: ignore[abstract]
     compiler_server = await rpc.serve(
@@ -127,7 +131,11 @@ async def api(pool: Pool, bus: Bus) -> AsyncIterator[Api]:
             "controller": f"127.0.0.1:{controller_server.port}",
         }
     )
-    async with running(settings, pool, bus) as url, httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=10) as client:
-        yield Api(client, pool, bus, compiler, controller, settings, compiler_server, controller_server)
+    async with (
+        running(settings, pool, bus, tmp_path) as url,
+        httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=10) as client,
+    ):
+        storage = open_storage(str(tmp_path))
+        yield Api(client, pool, bus, compiler, controller, settings, compiler_server, controller_server, storage)
     await compiler_server.close(0)
     await controller_server.close(0)

@@ -99,6 +99,10 @@ async def test_metrics_are_summed_over_the_subtasks_of_a_node(api: Any) -> None:
                 rows_in=10 + subtask,
                 backpressure=subtask / 2,
                 watermark_us=watermark,
+                watermark_lag_seconds=None if watermark == none else 2.5,
+                late_rows=3,
+                state_rows=5,
+                state_bytes=80,
                 latency=Latency(bounds_ms=[1.0, 10.0], counts=[1, 2, subtask]),
             )
             for subtask, watermark in ((1, none), (0, 1_000_000))
@@ -108,6 +112,9 @@ async def test_metrics_are_summed_over_the_subtasks_of_a_node(api: Any) -> None:
     (node,) = metrics["nodes"]
     assert (metrics["generation"], node["node"], node["rows_in"], node["backpressure"]) == (4, "node_1", 21, 0.5)
     assert (node["watermark"], node["is_source"], node["is_sink"]) == (None, True, True)
+    assert (node["watermark_lag_seconds"], node["late_rows"]) == (2.5, 6)
+    assert (node["state_rows"], node["state_bytes"]) == (10, 160)
+    assert node["subtasks"][1]["watermark_lag_seconds"] is None
     assert node["latency"] == {"bounds_ms": [1.0, 10.0], "counts": [2, 4, 1]}
     assert [(one["subtask"], one["rows_in"], one["watermark"]) for one in node["subtasks"]] == [
         (0, 10, "1970-01-01T00:00:01Z"),

@@ -153,6 +153,50 @@ async def test_restart_raises_the_nonce_and_wants_the_job_to_run(api: Any) -> No
     assert (await api.client.post(address)).status_code == 409
 
 
+async def test_restart_without_state_is_marked_by_its_nonce(api: Any) -> None:
+    created = await api.create()
+    address = f"/pipelines/{created['id']}/restart"
+    for body, nonces in (({}, (1, 0)), ({"ignore_state": True}, (2, 2)), ({"force": True}, (3, 2))):
+        assert (await api.client.post(address, json=body)).status_code == 200
+        row = await api.pool.fetchrow("SELECT restart_nonce, ignore_state_nonce FROM job_configs")
+        assert tuple(row) == nonces, body
+
+
+async def test_fallback_is_allowed_when_the_pipeline_is_created_changed_or_restarted(api: Any) -> None:
+    assert (await api.create(allow_fallback=True))["allow_fallback"]
+    created = await api.create()
+    address = f"/pipelines/{created['id']}"
+    assert not created["allow_fallback"]
+    for method, path, body, allowed in (
+        ("PATCH", "", {"allow_fallback": True}, True),
+        ("POST", "/restart", {}, True),
+        ("PATCH", "", {"parallelism": 2}, True),
+        ("POST", "/restart", {"allow_fallback": False}, False),
+        ("POST", "/restart", {"allow_fallback": True}, True),
+        ("PATCH", "", {"allow_fallback": False}, False),
+    ):
+        answer = await api.client.request(method, f"{address}{path}", json=body)
+        assert (answer.status_code, answer.json()["allow_fallback"]) == (200, allowed), (method, path, body)
+
+
+async def test_rebalance_is_a_safe_restart_of_a_job_that_runs(api: Any) -> None:
+    created = await api.create()
+    address = f"/pipelines/{created['id']}"
+    await api.client.post(f"{address}/restart", json={"force": True})
+    await api.set_state(created["job_id"], "running", restart_nonce=1)
+    async with api.bus.subscribe(subjects.job_desired(JobId(created["job_id"]))) as messages:
+        assert (await api.client.post(f"{address}/rebalance")).status_code == 200
+        await anext(messages)
+    assert tuple(await api.pool.fetchrow("SELECT restart_nonce, restart_mode FROM job_configs")) == (2, "safe")
+    await api.client.patch(address, json={"stop": "checkpoint"})
+    for state in ("running", "checkpoint_stopping", "stopped", "failed", "finished"):
+        await api.set_state(created["job_id"], state, restart_nonce=2)
+        refused = await api.client.post(f"{address}/rebalance")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict"), state
+        assert refused.json()["error"]["hint"]
+    assert tuple(await api.pool.fetchrow("SELECT restart_nonce, stop_mode FROM job_configs")) == (2, "checkpoint")
+
+
 async def test_pipeline_is_deleted_only_once_its_job_has_ended(api: Any) -> None:
     created = await api.create()
     address = f"/pipelines/{created['id']}"
@@ -170,7 +214,7 @@ async def test_pipeline_is_deleted_only_once_its_job_has_ended(api: Any) -> None
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/restart")],
+    [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/restart"), ("POST", "/rebalance")],
 )
 async def test_unknown_pipelines_are_not_found(api: Any, method: str, path: str) -> None:
     response = await api.client.request(method, f"/pipelines/{UNKNOWN}{path}", json={})

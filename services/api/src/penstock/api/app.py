@@ -12,7 +12,7 @@ from penstock.api import http_errors
 from penstock.api.context import Context
 from penstock.api.guard import PREFIX, Guard
 from penstock.api.observation import Observe, RequestMetrics
-from penstock.api.routes import cluster, jobs, pipelines
+from penstock.api.routes import checkpoints, cluster, jobs, pipelines, savepoints
 
 _DESCRIPTION = """\
 Streaming SQL on Spark. A pipeline is a query that is to run; its job is what runs.
@@ -23,6 +23,11 @@ Collections are `{data, has_more}`: go on with `starting_after` set to the id of
 _TAGS = [
     {"name": "pipelines", "description": "Queries that are to run."},
     {"name": "jobs", "description": "What became of them: state, errors, figures, rows."},
+    {"name": "checkpoints", "description": "What a job has saved of its state."},
+    {
+        "name": "savepoints",
+        "description": "State of jobs that is kept, for pipelines to begin with.",
+    },
     {"name": "cluster", "description": "What the cluster has."},
 ]
 
@@ -42,8 +47,8 @@ def create_app(context: Context, tracer: Tracer, metrics: RequestMetrics) -> Fas
         generate_unique_id_function=_operation_id,
     )
     app.state.context = context
-    for router in (pipelines.router, jobs.router, cluster.router):
-        app.include_router(router, prefix=PREFIX)
+    for resource in (pipelines, jobs, checkpoints, savepoints, cluster):
+        app.include_router(resource.router, prefix=PREFIX)
     http_errors.install(app)
     app.add_middleware(Guard, token=context.settings.token, max_body=context.settings.max_body)
     app.add_middleware(Observe, tracer=tracer, metrics=metrics)

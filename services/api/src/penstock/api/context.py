@@ -10,6 +10,8 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Query, Request
 
+from penstock.api.checkpoint_store import CheckpointStore
+from penstock.api.cluster_store import ClusterStore
 from penstock.api.peers import Compiler, Controller
 from penstock.api.schemas import ErrorResponse
 from penstock.api.settings import ApiSettings
@@ -17,6 +19,7 @@ from penstock.api.store import Store
 from penstock.common import subjects
 from penstock.common.bus import Message
 from penstock.common.ids import JobId
+from penstock.common.storage import Storage
 
 
 class Notifications(Protocol):
@@ -33,9 +36,13 @@ class Context:
 
     settings: ApiSettings
     store: Store
+    checkpoints: CheckpointStore
+    cluster: ClusterStore
     compiler: Compiler
     controller: Controller
     bus: Notifications
+    storage: Storage | None
+    """Where the folders of all jobs are; None when the api is not told."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake_controller(self, job: JobId) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, assert_never
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from penstock.api.schemas import Column, Graph, GraphEdge, GraphNode, GraphOperator
+from penstock.api.schemas import Column, Graph, GraphEdge, GraphNode, GraphOperator, QueriedKind
 from penstock.common.program import (
+    ArrowKey,
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
@@ -19,6 +20,12 @@ from penstock.common.program import (
     Operator,
     Output,
     Program,
+    SessionWindowAggregate,
+    SlidingWindowAggregate,
+    StageQuery,
+    TumblingWindowAggregate,
+    UpdatingAggregate,
+    WindowFunction,
 )
 from penstock.common.redaction import MASK, looks_secret, redact
 
@@ -26,6 +33,24 @@ _TEMPLATE = re.compile(r"\s*\{\{[^{}]*\}\}\s*")
 _EDGE_KIND: Mapping[EdgeKind, Literal["forward", "shuffle"]] = {
     EdgeKind.FORWARD: "forward",
     EdgeKind.SHUFFLE: "shuffle",
+}
+Queried: TypeAlias = (
+    ArrowValue
+    | ArrowKey
+    | TumblingWindowAggregate
+    | SlidingWindowAggregate
+    | SessionWindowAggregate
+    | UpdatingAggregate
+    | WindowFunction
+)
+_KIND: Mapping[type[Queried], QueriedKind] = {
+    ArrowValue: "value",
+    ArrowKey: "key",
+    TumblingWindowAggregate: "tumbling_window",
+    SlidingWindowAggregate: "sliding_window",
+    SessionWindowAggregate: "session_window",
+    UpdatingAggregate: "updating",
+    WindowFunction: "window_function",
 }
 _OUTPUT: Mapping[Output, Literal["rows", "dead_letters"]] = {
     Output.ROWS: "rows",
@@ -81,11 +106,27 @@ def _operator(operator: Operator) -> GraphOperator:
                 options=shown_options(options),
                 columns=_columns(schema),
             )
-        case ArrowValue(sql):
+        case kind:
             columns = _columns(operator.output)
-            return GraphOperator(id=key, description=description, kind="value", options=None, sql=sql, columns=columns)
+            return GraphOperator(
+                id=key, description=description, kind=_KIND[type(kind)], options=None, sql=_sql(kind), columns=columns
+            )
+
+
+def _sql(kind: Queried) -> str:
+    """The SQL that an operator runs, as one text."""
+    match kind:
+        case ArrowValue(sql) | WindowFunction(sql):
+            return sql
+        case ArrowKey(query):
+            return _staged(query)
         case _:
-            assert_never(operator.kind)
+            return _staged(kind.final)
+
+
+def _staged(query: StageQuery) -> str:
+    aggregation = query.aggregation.sql if query.aggregation is not None else ""
+    return ";\n".join(filter(None, [query.before, aggregation, query.after]))
 
 
 def _columns(schema: pa.Schema | None) -> list[Column]:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.api.schemas import Diagnostic, ErrorBody, ErrorResponse, Severity
+from penstock.common.checkpoint.metadata import CorruptSnapshot
 from penstock.common.errors import ErrorDomain, NotFound, PenstockError, UserError
 from penstock.common.events import LogEvent
 
@@ -61,6 +62,7 @@ class BodyTooLarge(UserError):
 _STATUS_OF_CLASS: Mapping[type[PenstockError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    CorruptSnapshot: HTTPStatus.CONFLICT,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     ForbiddenHost: HTTPStatus.FORBIDDEN,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

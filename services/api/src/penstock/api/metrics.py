@@ -25,6 +25,8 @@ _SUMS = (
     "late_rows",
     "dropped_rows",
     "queued_rows",
+    "state_rows",
+    "state_bytes",
 )
 
 
@@ -49,11 +51,13 @@ def job_metrics(job: JobId, program: Program, response: JobMetricsResponse) -> J
 def _counters(messages: Sequence[SubtaskMessage]) -> Counters:
     sums = {name: sum(getattr(message, name) for message in messages) for name in _SUMS}
     watermarks = [message.watermark_us for message in messages]
+    lags = [message.watermark_lag_seconds for message in messages if message.HasField("watermark_lag_seconds")]
     return Counters(
         **sums,
         backpressure=max((message.backpressure for message in messages), default=0.0),
         # A node has a watermark once all of its subtasks have one.
         watermark=_instant(min(watermarks, default=_NO_WATERMARK)),
+        watermark_lag_seconds=max(lags, default=None),
         latency=_latency(message.latency for message in messages if message.HasField("latency")),
     )
 

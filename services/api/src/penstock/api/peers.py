@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-
-import grpc.aio
+from typing import Any, cast
 
 from penstock.api.http_errors import InvalidQuery
 from penstock.api.schemas import Diagnostic, Severity, Span
 from penstock.common import diagnostics
+from penstock.common.controllers import Controllers
 from penstock.common.diagnostics import diagnostic_from_proto
 from penstock.common.errors import InternalError, PeerUnavailable
 from penstock.common.ids import JobId
@@ -19,8 +19,7 @@ from penstock.common.program import Program, program_from_proto
 from penstock.common.proto import compiler_pb2 as compiler
 from penstock.common.proto import controller_pb2 as controller
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceStub
-from penstock.common.proto.controller_pb2_grpc import ControllerServiceStub
-from penstock.common.rpc import RpcSettings, calling, connect, remote_error
+from penstock.common.rpc import RpcSettings, calling, connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +79,30 @@ class Compiler:
 
 
 class Controller:
-    """The controller, over gRPC."""
+    """The controller that leads, over gRPC."""
 
-    def __init__(self, address: str, settings: RpcSettings) -> None:
-        self._address = address
+    def __init__(self, addresses: str, settings: RpcSettings) -> None:
+        self._addresses = addresses
         self._settings = settings
-        self._channel = connect(address, settings)
-        self._stub = ControllerServiceStub(self._channel)
+        self._controllers = Controllers(addresses, settings)
+        self._stub = self._controllers.stub
 
     async def metrics(self, job: JobId) -> controller.JobMetricsResponse:
         """A job's figures; raises NotFound when the controller runs no such job."""
-        with _naming("controller", self._address):
+        with _naming("controller", self._addresses):
             async with calling(self._settings):
                 return await self._stub.JobMetrics(controller.JobMetricsRequest(job_id=job))
 
     async def output(self, job: JobId) -> AsyncGenerator[controller.OutputData, None]:
         """The preview rows of a job until it ends; closing the iterator ends the call."""
-        call = self._stub.SubscribeToOutput(controller.SubscribeToOutputRequest(job_id=job))
-        try:
-            with _naming("controller", self._address):
-                try:
-                    async for data in call:
-                        yield data
-                except grpc.aio.AioRpcError as error:
-                    raise remote_error(error) from error
-        finally:
-            call.cancel()
+        rows = cast(Any, self._stub.SubscribeToOutput(controller.SubscribeToOutputRequest(job_id=job)))
+        with _naming("controller", self._addresses):
+            async with aclosing(rows):
+                async for data in rows:
+                    yield data
 
     async def close(self) -> None:
-        await self._channel.close(None)
+        await self._controllers.close()
 
 
 @contextmanager

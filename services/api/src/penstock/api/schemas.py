@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 from penstock.api.settings import MAX_PARALLELISM
 from penstock.common.errors import ErrorDomain
@@ -19,6 +28,7 @@ WITH (connector = 'impulse', event_rate = '10', type = 'source');
 
 SELECT counter, counter * 2 AS doubled FROM events WHERE counter % 2 = 0;
 """
+_FALLBACK = "whether an older checkpoint will do when the newest is damaged, though sinks may then repeat rows"
 
 
 def _interval(value: object) -> timedelta:
@@ -35,6 +45,10 @@ Interval = Annotated[
     WithJsonSchema({"type": "string", "examples": ["10s", "500ms", "1m"]}),
 ]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+# As a folder of any storage can be called.
+SavepointName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", max_length=100, strip_whitespace=True)
+]
 Query = Annotated[str, StringConstraints(min_length=1), Field(description="SQL", examples=[_QUERY_EXAMPLE])]
 Parallelism = Annotated[int, Field(ge=1, le=MAX_PARALLELISM)]
 
@@ -121,6 +135,16 @@ class CreatePipeline(Request):
     )
     checkpoint_interval: Interval | None = None
     preview: bool = Field(default=False, description="as POST /pipelines/preview does")
+    from_savepoint: str | None = Field(
+        default=None, description="the id of a savepoint to begin with, of this query or of one that it is a change of"
+    )
+    allow_fallback: bool = Field(default=False, description=_FALLBACK)
+
+    @model_validator(mode="after")
+    def _check_preview(self) -> Self:
+        if self.preview and self.from_savepoint is not None:
+            raise ValueError("a preview cannot begin with a savepoint")
+        return self
 
 
 class PreviewPipeline(Request):
@@ -135,14 +159,22 @@ class UpdatePipeline(Request):
     stop: StopMode | None = Field(default=None, description="how to stop the job; none makes it run again")
     parallelism: Parallelism | None = None
     checkpoint_interval: Interval | None = None
+    allow_fallback: bool | None = Field(default=None, description=_FALLBACK)
 
 
 class RestartPipeline(Request):
     force: bool = Field(default=False, description="restart at once, without a checkpoint first")
+    ignore_state: bool = Field(
+        default=False, description="begin anew: no checkpoint, and not the savepoint that the pipeline began with"
+    )
+    allow_fallback: bool | None = Field(default=None, description=f"{_FALLBACK}; from now on")
 
 
 class ValidateQuery(Request):
     query: Query
+    from_savepoint: str | None = Field(
+        default=None, description="the id of a savepoint; the answer's `state` is what would become of it"
+    )
 
 
 class Column(Answer):
@@ -151,10 +183,15 @@ class Column(Answer):
     nullable: bool
 
 
+QueriedKind: TypeAlias = Literal[
+    "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function"
+]
+
+
 class GraphOperator(Answer):
     id: str
     description: str
-    kind: Literal["source", "sink", "value"]
+    kind: Literal["source", "sink"] | QueriedKind
     connector: str | None = None
     table: str | None = None
     options: dict[str, str] | None = Field(
@@ -188,12 +225,28 @@ class Graph(Answer):
     edges: list[GraphEdge]
 
 
+class OperatorState(Answer):
+    operator: str
+    description: str | None = Field(description="none of an operator whose pipeline is gone")
+    bytes: int = Field(description="of its state in the savepoint")
+
+
+class RestoredState(Answer):
+    """What a query would make of a savepoint; with anything incompatible, it cannot begin with it."""
+
+    kept: list[OperatorState] = Field(description="they go on with their state")
+    dropped: list[OperatorState] = Field(description="the query has no such operator, or it writes elsewhere")
+    new: list[OperatorState] = Field(description="they begin without state")
+    incompatible: list[OperatorState] = Field(description="the query has them, and they mean something else")
+
+
 class Validation(Answer):
     """What the compiler makes of a query; there is no graph when a diagnostic is an error."""
 
     valid: bool
     diagnostics: list[Diagnostic]
     graph: Graph | None
+    state: RestoredState | None = Field(default=None, description="of the savepoint; none without one, or a graph")
 
 
 class PipelineSummary(Answer):
@@ -206,6 +259,8 @@ class PipelineSummary(Answer):
     parallelism: int
     checkpoint_interval: Interval
     preview: bool
+    from_savepoint: str | None = Field(description="the savepoint that the job began with")
+    allow_fallback: bool = Field(description=_FALLBACK)
     created_at: datetime
 
 
@@ -287,11 +342,14 @@ class Counters(Answer):
     batches_in: int
     batches_out: int
     bad_rows: int
-    late_rows: int
+    late_rows: int = Field(description="dropped because they came behind the watermark")
     dropped_rows: int = Field(description="preview rows that nobody was there to see")
     queued_rows: int = Field(description="waiting in input channels now")
     backpressure: float = Field(description="share of the last seconds spent waiting for room downstream, 0 to 1")
     watermark: datetime | None = Field(description="event time; none before there is one")
+    watermark_lag_seconds: float | None = Field(description="how long ago the watermark's event time was")
+    state_rows: int = Field(description="kept by operators now")
+    state_bytes: int
     latency: Latency | None = Field(description="at sinks, from a row's event time to its write")
 
 
@@ -300,7 +358,7 @@ class SubtaskMetrics(Counters):
 
 
 class NodeMetrics(Counters):
-    """A node of the program: the sums of its subtasks, their worst backpressure and their least watermark."""
+    """A node of the program: the sums of its subtasks, their worst backpressure and lag, and their least watermark."""
 
     node: str
     description: str
@@ -315,6 +373,72 @@ class JobMetrics(Answer):
     nodes: list[NodeMetrics]
 
 
+# Checkpoints ----------------------------------------------------------------------------------------------------------
+
+
+class Checkpoint(Answer):
+    epoch: int = Field(description="grows over all generations of the job; `starting_after` takes it")
+    generation: int
+    state: Literal["inprogress", "committing", "ready", "abandoned", "deleted"] = Field(
+        description="the job can go on from those that are committing or ready"
+    )
+    then_stop: bool = Field(description="whether the job's tasks end with it")
+    savepoint_id: str | None = Field(description="of the savepoint that it was made for")
+    started_at: datetime
+    finished_at: datetime | None
+    duration_seconds: float | None
+    bytes: int = Field(description="written for it")
+    error: str | None = Field(description="why it was abandoned")
+
+
+class TimeSpan(Answer):
+    started_at: datetime
+    finished_at: datetime | None = Field(description="none when it is not over, or nobody heard of its end")
+    duration_seconds: float | None
+
+
+class SubtaskCheckpoint(Answer):
+    """The spans are those of the subtask as a whole, which all operators of a node share."""
+
+    subtask: int
+    bytes: int = Field(description="written of this operator")
+    alignment: TimeSpan | None = Field(description="from the first barrier to the last; none with a single input")
+    frozen: TimeSpan | None = Field(description="while the stream stood still")
+    written: TimeSpan | None = Field(description="the files, while the stream went on")
+    committed_at: datetime | None = Field(description="of a sink that stages rows")
+
+
+class OperatorCheckpoint(Answer):
+    operator: str
+    description: str | None = Field(description="none of an operator that the program no longer has")
+    node: str
+    bytes: int = Field(description="written by all subtasks")
+    subtasks: list[SubtaskCheckpoint] = Field(description="those that have told something")
+
+
+# Savepoints -----------------------------------------------------------------------------------------------------------
+
+
+class CreateSavepoint(Request):
+    name: SavepointName | None = Field(
+        default=None,
+        description="unlike those of the job's other savepoints; else its id",
+        examples=["before the change"],
+    )
+
+
+class Savepoint(Answer):
+    id: str = Field(examples=["sv_01k9z0w7qj3v5x8y2b4c6d7e8f"])
+    name: str
+    job_id: str = Field(description="of the job whose state it is, which may be gone")
+    pipeline_id: str | None
+    state: Literal["creating", "ready", "failed"] = Field(description="pipelines can begin with one that is ready")
+    epoch: int | None = Field(description="of the checkpoint that it was made of")
+    bytes: int = Field(description="of all its files, of which checkpoints may use some too")
+    error: str | None = Field(description="why it could not be made")
+    created_at: datetime
+
+
 # The cluster ----------------------------------------------------------------------------------------------------------
 
 
@@ -323,15 +447,27 @@ class Connector(Answer):
     description: str
     source: dict[str, Any] | None = Field(description="of a source, as a JSON schema; none when it cannot be one")
     sink: dict[str, Any] | None = Field(description="of a sink, as a JSON schema; none when it cannot be one")
+    guarantee: Literal["exactly once", "at least once"] | None = Field(
+        description="how often a row is seen in a sink, whatever fails; none when it cannot be one"
+    )
     metadata: list[Column] = Field(description="what METADATA FROM can name")
     columns: list[Column] | None = Field(description="of a source; none where CREATE TABLE must name them")
+
+
+class UpdateNode(Request):
+    drain: bool = Field(description="have its jobs move elsewhere, and place nothing on it; false takes that back")
 
 
 class Node(Answer):
     id: str
     rpc_address: str
+    state: Literal["active", "draining", "drained"] = Field(
+        description="nothing is left on one that is drained, and nothing comes: it can be stopped"
+    )
     slots: int
     slots_used: int
+    slots_free: int = Field(description="that jobs can have: none of a node that is, or just was, being drained")
+    jobs: list[str] = Field(description="the ids of those that have workers on it")
     registered_at: datetime
     seen_at: datetime
 

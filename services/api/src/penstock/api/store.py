@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 
-from penstock.api.desired import Change, JobFacts, check_change, check_delete, check_restart
-from penstock.api.schemas import Job, JobError, JobEvent, JobSummary, Node, PipelineSummary, Worker
-from penstock.common.database import Connection, Pool, database_errors
+from penstock.api.desired import Change, check_change, check_delete, check_rebalance, check_restart
+from penstock.api.locks import lock_job_of, lock_savepoint
+from penstock.api.schemas import Job, JobError, JobEvent, JobSummary, PipelineSummary, Worker
+from penstock.api.statements import Statements
+from penstock.common.database import Connection
 from penstock.common.errors import NotFound
-from penstock.common.ids import JobId, PipelineId
-from penstock.common.jobs import JobState, RestartMode, StopMode
+from penstock.common.ids import JobId, PipelineId, SavepointId
+from penstock.common.jobs import JobState, RestartMode
 
 _PIPELINES = """
     SELECT p.id, p.name, p.query, p.created_at, c.id AS job_id, c.stop_mode AS stop, c.parallelism,
            c.checkpoint_interval_ms * interval '1 millisecond' AS checkpoint_interval, c.preview,
-           coalesce(s.state, 'created') AS state
+           c.restore_from AS from_savepoint, c.allow_fallback, coalesce(s.state, 'created') AS state
     FROM pipelines p JOIN job_configs c ON c.pipeline_id = p.id LEFT JOIN job_statuses s ON s.job_id = c.id
 """
 _JOBS = """
@@ -43,17 +44,27 @@ class NewPipeline:
     parallelism: int
     checkpoint_interval: timedelta
     preview: bool
+    from_savepoint: SavepointId | None = None
+    allow_fallback: bool = False
 
 
-class Store:
-    """The api's side of the database."""
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """How a user wants a job started anew; None leaves what is allowed."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    mode: RestartMode
+    ignore_state: bool = False
+    allow_fallback: bool | None = None
+
+
+class Store(Statements):
+    """Pipelines, and their jobs with the workers that they have."""
 
     async def create_pipeline(self, new: NewPipeline) -> PipelineSummary:
         pipeline, job = PipelineId.new(), JobId.new()
         async with self._transaction() as connection:
+            if new.from_savepoint is not None:
+                await lock_savepoint(connection, new.from_savepoint)
             await connection.execute(
                 "INSERT INTO pipelines (id, name, query, program) VALUES ($1, $2, $3, $4)",
                 pipeline,
@@ -63,14 +74,17 @@ class Store:
             )
             await connection.execute(
                 """
-                INSERT INTO job_configs (id, pipeline_id, parallelism, checkpoint_interval_ms, preview)
-                VALUES ($1, $2, $3, $4, $5)
+                INSERT INTO job_configs
+                  (id, pipeline_id, parallelism, checkpoint_interval_ms, preview, restore_from, allow_fallback)
+                VALUES ($1, $2, $3, $4, $5, $6, $7)
                 """,
                 job,
                 pipeline,
                 new.parallelism,
                 _milliseconds(new.checkpoint_interval),
                 new.preview,
+                new.from_savepoint,
+                new.allow_fallback,
             )
             return await _pipeline(connection, pipeline)
 
@@ -87,7 +101,7 @@ class Store:
 
     async def change_pipeline(self, pipeline: PipelineId, change: Change) -> JobId:
         async with self._transaction() as connection:
-            job, facts = await _locked_job(connection, pipeline)
+            job, facts = await lock_job_of(connection, pipeline)
             check_change(facts, change)
             if not change.is_empty:
                 interval = change.checkpoint_interval
@@ -95,34 +109,49 @@ class Store:
                     """
                     UPDATE job_configs SET stop_mode = coalesce($2::stop_mode, stop_mode),
                         parallelism = coalesce($3, parallelism),
-                        checkpoint_interval_ms = coalesce($4, checkpoint_interval_ms)
+                        checkpoint_interval_ms = coalesce($4, checkpoint_interval_ms),
+                        allow_fallback = coalesce($5, allow_fallback)
                     WHERE id = $1
                     """,
                     job,
                     change.stop,
                     change.parallelism,
                     None if interval is None else _milliseconds(interval),
+                    change.allow_fallback,
                 )
         return job
 
-    async def restart_pipeline(self, pipeline: PipelineId, mode: RestartMode) -> JobId:
-        """Have the job started anew; one that was stopped runs again."""
+    async def restart_pipeline(self, pipeline: PipelineId, restart: Restart) -> JobId:
+        """Have the job started anew, with its state or without; one that was stopped runs again."""
         async with self._transaction() as connection:
-            job, facts = await _locked_job(connection, pipeline)
+            job, facts = await lock_job_of(connection, pipeline)
             check_restart(facts)
             await connection.execute(
                 """
-                UPDATE job_configs SET restart_nonce = restart_nonce + 1, restart_mode = $2, stop_mode = 'none'
+                UPDATE job_configs SET restart_nonce = restart_nonce + 1, restart_mode = $2, stop_mode = 'none',
+                    ignore_state_nonce = CASE WHEN $3 THEN restart_nonce + 1 ELSE ignore_state_nonce END,
+                    allow_fallback = coalesce($4, allow_fallback)
                 WHERE id = $1
                 """,
                 job,
-                mode,
+                restart.mode,
+                restart.ignore_state,
+                restart.allow_fallback,
             )
+        return job
+
+    async def rebalance_pipeline(self, pipeline: PipelineId) -> JobId:
+        """Have a job that runs placed anew."""
+        async with self._transaction() as connection:
+            job, facts = await lock_job_of(connection, pipeline)
+            check_rebalance(facts)
+            sql = "UPDATE job_configs SET restart_nonce = restart_nonce + 1, restart_mode = 'safe' WHERE id = $1"
+            await connection.execute(sql, job)
         return job
 
     async def delete_pipeline(self, pipeline: PipelineId) -> None:
         async with self._transaction() as connection:
-            _job, facts = await _locked_job(connection, pipeline)
+            _job, facts = await lock_job_of(connection, pipeline)
             check_delete(facts)
             await connection.execute("DELETE FROM pipelines WHERE id = $1", pipeline)
 
@@ -160,9 +189,6 @@ class Store:
         sql = f"{_EVENTS} WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3"
         return [JobEvent.model_validate(dict(row)) for row in await self._fetch(sql, job, after, limit)]
 
-    async def nodes(self) -> list[Node]:
-        return [Node.model_validate(dict(row)) for row in await self._fetch("SELECT * FROM nodes ORDER BY id")]
-
     async def workers(self, *, job: JobId | None = None) -> list[Worker]:
         """All workers, or those of a job."""
         rows = await self._fetch("SELECT * FROM workers WHERE $1::text IS NULL OR job_id = $1 ORDER BY id", job)
@@ -198,16 +224,6 @@ class Store:
             _TERMINAL,
         )
 
-    async def _fetch(self, sql: str, *arguments: object) -> list[asyncpg.Record]:
-        with database_errors():
-            return await self._pool.fetch(sql, *arguments)
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Connection]:
-        with database_errors():
-            async with self._pool.acquire() as connection, connection.transaction():
-                yield connection
-
 
 _EVENTS = """
     SELECT id, at, kind, generation, from_state, to_state, node_key AS node, subtask, message, hint, domain
@@ -220,21 +236,6 @@ async def _pipeline(connection: Connection, pipeline: PipelineId) -> PipelineSum
     if row is None:
         raise NotFound(f"there is no pipeline {pipeline}")
     return PipelineSummary.model_validate(dict(row))
-
-
-async def _locked_job(connection: Connection, pipeline: PipelineId) -> tuple[JobId, JobFacts]:
-    """The job of a pipeline, which nobody else can change until the transaction ends."""
-    row = await connection.fetchrow(
-        """
-        SELECT c.id, c.stop_mode, coalesce(s.state, 'created') AS state,
-               c.restart_nonce <> coalesce(s.restart_nonce, 0) AS restart_pending
-        FROM job_configs c LEFT JOIN job_statuses s ON s.job_id = c.id WHERE c.pipeline_id = $1 FOR UPDATE OF c
-        """,
-        pipeline,
-    )
-    if row is None:
-        raise NotFound(f"there is no pipeline {pipeline}")
-    return JobId(row["id"]), JobFacts(JobState(row["state"]), StopMode(row["stop_mode"]), row["restart_pending"])
 
 
 def _job_fields(row: asyncpg.Record) -> dict[str, Any]:

@@ -1,18 +1,25 @@
-"""A compiler and a controller of a few lines, which speak the real protocol."""
+"""A compiler and a controller of a few lines, which speak the real protocol, and savepoints as the controller makes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import grpc.aio
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
+from penstock.api.schemas import Savepoint
 from penstock.common import service
+from penstock.common.checkpoint.matching import derive_fingerprint
+from penstock.common.checkpoint.metadata import write_metadata, write_operator
+from penstock.common.checkpoint.paths import SnapshotPath, checkpoint_path, savepoint_path, table_path
 from penstock.common.config import load_config
+from penstock.common.database import Pool
 from penstock.common.errors import NotFound
+from penstock.common.ids import Epoch
 from penstock.common.program import (
     ArrowValue,
     ConnectorSink,
@@ -27,8 +34,16 @@ from penstock.common.program import (
 )
 from penstock.common.proto import compiler_pb2 as compiler
 from penstock.common.proto import controller_pb2 as controller
+from penstock.common.proto.checkpoint_pb2 import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    StateFile,
+    SubtaskState,
+    TableState,
+)
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceServicer
 from penstock.common.proto.controller_pb2_grpc import ControllerServiceServicer
+from penstock.common.storage import Storage
 from penstock.common.telemetry import Tracing
 
 SCHEMA = pa.schema([pa.field("counter", pa.int64(), nullable=False)])
@@ -100,6 +115,54 @@ class FakeController(ControllerServiceServicer):
         if self.metrics is None:
             raise NotFound(f"no job {request.job_id} is running")
         return self.metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoints:
+    """Makes the savepoints that were asked for, as the controller does."""
+
+    pool: Pool
+    storage: Storage
+
+    async def make(
+        self, savepoint: Savepoint, program: Program, operators: Collection[str] = ("source_events", "sink_preview")
+    ) -> None:
+        """Keep 100 bytes of state of each of some operators of a program."""
+        path = savepoint_path(savepoint.name)
+        folder = self.storage.child(savepoint.job_id)
+        saved = [
+            await self._keep(folder, path, node.key, operator)
+            for node in program.nodes
+            for operator in node.operators
+            if operator.key in operators
+        ]
+        metadata = CheckpointMetadata(job_id=savepoint.job_id, epoch=1, finished_at_us=1, operators=saved)
+        await write_metadata(folder, path, metadata)
+        await self.pool.execute(
+            """
+            INSERT INTO savepoints (id, job_id, pipeline_id, name, state, epoch, path, bytes)
+            VALUES ($1, $2, $3, $4, 'ready', 1, $5, $6)
+            """,
+            savepoint.id,
+            savepoint.job_id,
+            savepoint.pipeline_id,
+            savepoint.name,
+            path,
+            100 * len(saved),
+        )
+
+    async def _keep(self, folder: Storage, path: SnapshotPath, node: NodeKey, operator: Operator) -> str:
+        file = table_path(checkpoint_path(Epoch(1)), operator.key, "t", 0)
+        await folder.put(file, bytes(100))
+        table = TableState(name="t", files=[StateFile(path=file, bytes=100, parallelism=1)])
+        metadata = OperatorMetadata(
+            operator_id=operator.key,
+            node_id=node,
+            parallelism=1,
+            subtasks=[SubtaskState(tables=[table])],
+            fingerprint=derive_fingerprint(operator),
+        )
+        return await write_operator(folder, path, metadata)
 
 
 def api_process() -> service.Context:

@@ -8,8 +8,9 @@ from http import HTTPStatus
 from fastapi import APIRouter
 
 from penstock.api.context import Context, InContext, Limit, StartingAfter, errors
-from penstock.api.desired import Change
+from penstock.api.desired import Change, check_restored
 from penstock.api.graph import graph_of
+from penstock.api.restoring import restored_state
 from penstock.api.schemas import (
     CreatePipeline,
     Page,
@@ -22,8 +23,8 @@ from penstock.api.schemas import (
     ValidateQuery,
     Validation,
 )
-from penstock.api.store import NewPipeline
-from penstock.common.ids import JobId, PipelineId
+from penstock.api.store import NewPipeline, Restart
+from penstock.common.ids import JobId, PipelineId, SavepointId
 from penstock.common.jobs import RestartMode
 from penstock.common.program import program_from_proto
 from penstock.common.proto.program_pb2 import Program
@@ -31,20 +32,28 @@ from penstock.common.proto.program_pb2 import Program
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 
 
-@router.post("", status_code=HTTPStatus.CREATED, responses=errors(400))
+@router.post("", status_code=HTTPStatus.CREATED, responses=errors(400, 404, 409))
 async def create_pipeline(request: CreatePipeline, context: InContext) -> Pipeline:
-    """Compile a query, and have it run as a job."""
+    """Compile a query, and have it run as a job, from the beginning or from a savepoint whose state fits it."""
     return await _create(request, context)
 
 
-@router.post("/validate", responses=errors())
+@router.post("/validate", responses=errors(400, 404, 409))
 async def validate_query(request: ValidateQuery, context: InContext) -> Validation:
-    """Say what is wrong with a query, or what it would be compiled to; nothing is created."""
+    """Say what is wrong with a query, or what it would be compiled to, and what it would make of a savepoint.
+
+    Nothing is created.
+    """
     validated = await context.compiler.validate(request.query)
+    state = None
+    if request.from_savepoint is not None and validated.program is not None:
+        savepoint = await context.checkpoints.ready_savepoint(SavepointId(request.from_savepoint))
+        state = await restored_state(context, savepoint, validated.program)
     return Validation(
         valid=not any(one.severity is Severity.ERROR for one in validated.diagnostics),
         diagnostics=list(validated.diagnostics),
         graph=None if validated.program is None else graph_of(validated.program),
+        state=state,
     )
 
 
@@ -77,11 +86,12 @@ async def get_pipeline(pipeline_id: str, context: InContext) -> Pipeline:
 
 @router.patch("/{pipeline_id}", responses=errors(400, 404, 409))
 async def update_pipeline(pipeline_id: str, request: UpdatePipeline, context: InContext) -> Pipeline:
-    """Stop the pipeline's job or have it run again, or change its parallelism or its checkpoint interval.
+    """Stop the pipeline's job or have it run again, or change its parallelism, its checkpoint interval or what it may
+    go on from.
 
     The answer tells what is wanted now; the job follows.
     """
-    change = Change(request.stop, request.parallelism, request.checkpoint_interval)
+    change = Change(request.stop, request.parallelism, request.checkpoint_interval, request.allow_fallback)
     context.wake_controller(await context.store.change_pipeline(PipelineId(pipeline_id), change))
     return await get_pipeline(pipeline_id, context)
 
@@ -89,8 +99,17 @@ async def update_pipeline(pipeline_id: str, request: UpdatePipeline, context: In
 @router.post("/{pipeline_id}/restart", responses=errors(400, 404, 409))
 async def restart_pipeline(pipeline_id: str, context: InContext, request: RestartPipeline | None = None) -> Pipeline:
     """Start the pipeline's job anew; one that failed or was stopped runs again."""
-    mode = RestartMode.FORCE if request is not None and request.force else RestartMode.SAFE
-    context.wake_controller(await context.store.restart_pipeline(PipelineId(pipeline_id), mode))
+    wanted = request or RestartPipeline()
+    mode = RestartMode.FORCE if wanted.force else RestartMode.SAFE
+    restart = Restart(mode, wanted.ignore_state, wanted.allow_fallback)
+    context.wake_controller(await context.store.restart_pipeline(PipelineId(pipeline_id), restart))
+    return await get_pipeline(pipeline_id, context)
+
+
+@router.post("/{pipeline_id}/rebalance", responses=errors(400, 404, 409))
+async def rebalance_pipeline(pipeline_id: str, context: InContext) -> Pipeline:
+    """Place a job that runs anew over the nodes that there are now: it is saved, and goes on where it was."""
+    context.wake_controller(await context.store.rebalance_pipeline(PipelineId(pipeline_id)))
     return await get_pipeline(pipeline_id, context)
 
 
@@ -102,6 +121,10 @@ async def delete_pipeline(pipeline_id: str, context: InContext) -> None:
 
 async def _create(request: CreatePipeline, context: Context) -> Pipeline:
     compiled = await context.compiler.compile(request.query, preview=request.preview)
+    from_savepoint = None if request.from_savepoint is None else SavepointId(request.from_savepoint)
+    if from_savepoint is not None:
+        savepoint = await context.checkpoints.ready_savepoint(from_savepoint)
+        check_restored(await restored_state(context, savepoint, compiled.program), savepoint.name)
     wanted, defaults = compiled.program.settings, context.settings
     set_interval = timedelta(milliseconds=wanted.checkpoint_interval_ms)
     summary = await context.store.create_pipeline(
@@ -112,6 +135,8 @@ async def _create(request: CreatePipeline, context: Context) -> Pipeline:
             parallelism=request.parallelism or wanted.parallelism or defaults.default_parallelism,
             checkpoint_interval=request.checkpoint_interval or set_interval or defaults.default_checkpoint_interval,
             preview=request.preview,
+            from_savepoint=from_savepoint,
+            allow_fallback=request.allow_fallback,
         )
     )
     context.wake_controller(JobId(summary.job_id))
