@@ -24,6 +24,7 @@ from penstock.common.config import load_config
 from penstock.common.database import DatabaseSettings, Pool, migrate, open_database
 from penstock.common.proto.compiler_pb2_grpc import add_CompilerServiceServicer_to_server
 from penstock.common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
+from penstock.common.storage import Storage, open_storage
 from penstock.common.testing_servers import temporary_nats, temporary_postgres
 
 CONFIG = load_config(environment={})
@@ -46,13 +47,14 @@ class Api:
     pool: Pool
     compiler: FakeCompiler
     controller: FakeController
+    storage: Storage
 
 
 Command = Callable[..., Awaitable[Outcome]]
 
 
 @pytest.fixture(scope="session")
-async def api() -> AsyncIterator[Api]:
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     settings = CONFIG.section("rpc", rpc.RpcSettings)
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(temporary_postgres())
@@ -72,6 +74,7 @@ async def api() -> AsyncIterator[Api]:
         server = await rpc.serve(add, host="127.0.0.1", port=0, settings=settings)
         stack.push_async_callback(server.close, 0)
         peers = f"127.0.0.1:{server.port}"
+        folder = tmp_path_factory.mktemp("checkpoints")
         update = {"port": 0, "admin_port": 0, "compiler": peers, "controller": peers, "token": "abc"}
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(
@@ -80,10 +83,11 @@ async def api() -> AsyncIterator[Api]:
                 CONFIG.section("api", ApiSettings).model_copy(update=update),
                 pool=pool,
                 bus=bus,
+                checkpoint_folder=folder,
                 ready=ready.set_result,
             )
         )
-        yield Api(await ready, pool, compiler, controller)
+        yield Api(await ready, pool, compiler, controller, open_storage(str(folder)))
         task.cancel()
         await asyncio.wait((task,))
 

@@ -9,7 +9,24 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 
 GOLDEN = Path(__file__).parent / "golden"
-COMMANDS = ["", "run", "up", "validate", "visualize", "migrate", "pipelines", "pipelines create", "jobs", "jobs output"]
+COMMANDS = [
+    "",
+    "run",
+    "up",
+    "validate",
+    "visualize",
+    "migrate",
+    "pipelines",
+    "pipelines create",
+    "pipelines restart",
+    "jobs",
+    "jobs output",
+    "savepoints",
+    "savepoints create",
+    "nodes",
+    "nodes drain",
+    "jobs checkpoints",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -26,7 +43,7 @@ def test_help_is_as_reviewed(command: str) -> None:
 def test_every_command_says_what_it_is_for() -> None:
     result = CliRunner().invoke(app, ["--help"], prog_name="penstock", terminal_width=100)
     listed = result.stdout.partition("Commands:")[2].strip().splitlines()
-    assert len(listed) == 12
+    assert len(listed) == 14
     for line in listed:
         name, _, text = line.strip().partition("  ")
         assert text.strip().endswith("."), name

@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import state_dir
+from penstock.cli.asking import show_bytes
 from penstock.cli.hosting import Hosted
 from penstock.cli.interrupts import Interrupts
 from penstock.cli.progress import Meter, Totals
@@ -80,6 +82,18 @@ def test_meter_tells_rates_and_the_first_row() -> None:
     assert (
         meter.summary(JobState.FINISHED) == "finished after 4.0 s: 3,000 rows in, 500 out, 2 bad, first row after 2.0 s"
     )
+
+
+def test_meter_tells_of_event_time_and_of_late_rows() -> None:
+    meter = Meter(98.0, lambda: 100.0)
+    at = datetime(2015, 7, 15, 0, 0, 3, tzinfo=UTC)
+    meter.measure(Totals(1000, 500, late_rows=12, state_rows=1234, watermark=at, watermark_lag_seconds=2.54))
+    rows = "1,000 rows in (500/s), 500 out (250/s)"
+    assert meter.line("running") == f"running 2 s: {rows}, 12 late, 1,234 in state, watermark 2.5 s behind"
+    assert meter.summary(JobState.FINISHED).endswith("1,000 rows in, 500 out, 12 late rows were dropped")
+    meter.measure(Totals(1000, 500, late_rows=1, watermark=at, watermark_lag_seconds=1e8), last=True)
+    assert meter.line("running").endswith("1 late, watermark 2015-07-15 00:00:03")
+    assert meter.summary(JobState.FINISHED).endswith("1 late row was dropped")
 
 
 async def test_service_is_hosted_from_ready_to_the_end() -> None:
@@ -161,3 +175,19 @@ async def test_first_signal_asks_and_the_second_cancels() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(block())
     assert interrupts.interrupted
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "0.977 KiB"),
+        (1023 * 1024, "0.999 MiB"),
+        (1536, "1.5 KiB"),
+        (123 * 2**30, "123 GiB"),
+        (5000 * 2**40, "5,000 TiB"),
+    ],
+)
+def test_bytes_are_shown_to_three_digits(count: int, shown: str) -> None:
+    assert show_bytes(count) == shown

@@ -44,6 +44,80 @@ async def test_pipeline_is_created_shown_stopped_and_deleted(command: Any, query
     assert created["id"] not in (await command("pipelines", "list")).out
 
 
+async def test_restart_may_ignore_the_state(command: Any, query: str, api: Any) -> None:
+    created = await create(command, query)
+    assert (await command("pipelines", "restart", created["id"], "--ignore-state")).code == 0
+    row = await api.pool.fetchrow("SELECT * FROM job_configs WHERE id = $1", created["job_id"])
+    assert (row["restart_nonce"], row["ignore_state_nonce"], row["restart_mode"]) == (1, 1, "safe")
+
+
+async def test_checkpoints_of_a_job_are_listed(command: Any, query: str, api: Any) -> None:
+    job = (await create(command, query))["job_id"]
+    await api.pool.execute(
+        "INSERT INTO checkpoints (job_id, epoch, generation, state, then_stop, started_at, finished_at, bytes, error) "
+        "VALUES ($1, 7, 1, 'abandoned', true, '2026-01-01Z', '2026-01-01 00:00:02.5Z', 1572864, 'the disk is full')",
+        job,
+    )
+    header, _, row = (await command("jobs", "checkpoints", job)).out.strip().splitlines()
+    assert header.split()[:4] == ["epoch", "state", "started", "duration"]
+    assert " ".join(row.split()) == "7 abandoned 2026-01-01 00:00:00 2.500 s 1.5 MiB yes the disk is full"
+    listed = json.loads((await command("jobs", "checkpoints", job, "--json")).out)
+    assert [(one["epoch"], one["bytes"]) for one in listed["data"]] == [(7, 1572864)]
+
+
+async def test_spans_of_a_checkpoint_are_shown(command: Any, query: str, api: Any) -> None:
+    job = (await create(command, query))["job_id"]
+    times = {"alignment_started_at_us": 1_000_000, "started_at_us": 1_002_500, "frozen_at_us": 1_002_700}
+    subtasks = [
+        {
+            "subtask": 0,
+            **times,
+            "finished_at_us": 3_002_700,
+            "committed_at_us": 4_567_891,
+            "operators": {"value_1": 2048},
+        },
+        {"subtask": 1, "started_at_us": 1_000_000, "frozen_at_us": 1_000_100},
+    ]
+    await api.pool.execute(
+        "INSERT INTO checkpoints (job_id, epoch, generation, state, then_stop, started_at, details) "
+        "VALUES ($1, 3, 1, 'ready', false, now(), $2)",
+        job,
+        json.dumps({"nodes": [{"node_id": "node_1", "subtasks": subtasks}]}),
+    )
+    header, _, *rows = (await command("jobs", "checkpoints", job, "3")).out.strip().splitlines()
+    assert header.split() == [
+        "operator",
+        "description",
+        "subtask",
+        "aligned",
+        "frozen",
+        "written",
+        "committed",
+        "bytes",
+    ]
+    assert [" ".join(row.split()) for row in rows[2:4]] == [
+        "value_1 filter 0 2.5 ms 0.2 ms 2,000.0 ms 00:00:04.567 2 KiB",
+        "1 0.1 ms … 0 B",
+    ]
+    shown = json.loads((await command("jobs", "checkpoints", job, "3", "--json")).out)
+    assert [one["bytes"] for one in shown["data"]] == [0, 2048, 0]
+    with pytest.raises(RequestRefused, match="no checkpoint 4"):
+        await command("jobs", "checkpoints", job, "4")
+
+
+async def test_pipeline_is_rebalanced_and_may_fall_back(command: Any, query: str, api: Any) -> None:
+    created = await create(command, query, "--allow-fallback")
+    assert created["allow_fallback"]
+    other = await create(command, query)
+    restarted = json.loads((await command("pipelines", "restart", other["id"], "--json")).out)
+    assert not restarted["allow_fallback"]
+    restarted = json.loads((await command("pipelines", "restart", other["id"], "--allow-fallback", "--json")).out)
+    assert restarted["allow_fallback"]
+    assert other["id"] in (await command("pipelines", "rebalance", other["id"])).out
+    nonce = await api.pool.fetchval("SELECT restart_nonce FROM job_configs WHERE id = $1", other["job_id"])
+    assert nonce == 3
+
+
 async def test_jobs_are_listed_shown_and_measured(command: Any, query: str, api: Any) -> None:
     created = await create(command, query)
     job = created["job_id"]

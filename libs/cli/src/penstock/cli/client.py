@@ -13,17 +13,26 @@ from pydantic import BaseModel, ValidationError
 
 from penstock.api import schemas
 from penstock.api.schemas import (
+    Checkpoint,
+    Collection,
     CreatePipeline,
+    CreateSavepoint,
     ErrorResponse,
     Job,
     JobEvent,
     JobMetrics,
     JobSummary,
+    Node,
+    OperatorCheckpoint,
     Page,
     Pipeline,
     PipelineSummary,
     RestartPipeline,
+    Savepoint,
+    UpdateNode,
     UpdatePipeline,
+    ValidateQuery,
+    Validation,
 )
 from penstock.common import diagnostics
 from penstock.common.errors import ExternalError, PeerUnavailable, UserError
@@ -73,6 +82,9 @@ class Client:
     async def create_pipeline(self, request: CreatePipeline) -> Pipeline:
         return await self._ask(Pipeline, "POST", "/pipelines", request)
 
+    async def validate(self, request: ValidateQuery) -> Validation:
+        return await self._ask(Validation, "POST", "/pipelines/validate", request)
+
     async def pipelines(self, limit: int, starting_after: str | None = None) -> Page[PipelineSummary]:
         return await self._ask(Page[PipelineSummary], "GET", "/pipelines", parameters=_paging(limit, starting_after))
 
@@ -84,6 +96,9 @@ class Client:
 
     async def restart_pipeline(self, pipeline_id: str, request: RestartPipeline) -> Pipeline:
         return await self._ask(Pipeline, "POST", f"/pipelines/{pipeline_id}/restart", request)
+
+    async def rebalance_pipeline(self, pipeline_id: str) -> Pipeline:
+        return await self._ask(Pipeline, "POST", f"/pipelines/{pipeline_id}/rebalance")
 
     async def delete_pipeline(self, pipeline_id: str) -> None:
         await self._request("DELETE", f"/pipelines/{pipeline_id}")
@@ -99,6 +114,36 @@ class Client:
 
     async def job_metrics(self, job_id: str) -> JobMetrics:
         return await self._ask(JobMetrics, "GET", f"/jobs/{job_id}/metrics")
+
+    async def job_checkpoints(self, job_id: str, limit: int) -> Page[Checkpoint]:
+        return await self._ask(Page[Checkpoint], "GET", f"/jobs/{job_id}/checkpoints", parameters={"limit": limit})
+
+    async def checkpoint_operators(self, job_id: str, epoch: int) -> Collection[OperatorCheckpoint]:
+        """How long each subtask took for a checkpoint."""
+        return await self._ask(Collection[OperatorCheckpoint], "GET", f"/jobs/{job_id}/checkpoints/{epoch}/operators")
+
+    async def create_savepoint(self, job_id: str, request: CreateSavepoint) -> Savepoint:
+        return await self._ask(Savepoint, "POST", f"/jobs/{job_id}/savepoints", request)
+
+    async def savepoints(self, limit: int, job_id: str | None = None) -> Page[Savepoint]:
+        """Those of a job, or all."""
+        path = "/savepoints" if job_id is None else f"/jobs/{job_id}/savepoints"
+        return await self._ask(Page[Savepoint], "GET", path, parameters={"limit": limit})
+
+    async def savepoint(self, savepoint_id: str) -> Savepoint:
+        return await self._ask(Savepoint, "GET", f"/savepoints/{savepoint_id}")
+
+    async def delete_savepoint(self, savepoint: Savepoint) -> None:
+        await self._request("DELETE", f"/jobs/{savepoint.job_id}/savepoints/{savepoint.id}")
+
+    async def nodes(self) -> Collection[Node]:
+        return await self._ask(Collection[Node], "GET", "/nodes")
+
+    async def node(self, node_id: str) -> Node:
+        return await self._ask(Node, "GET", f"/nodes/{node_id}")
+
+    async def update_node(self, node_id: str, request: UpdateNode) -> Node:
+        return await self._ask(Node, "PATCH", f"/nodes/{node_id}", request)
 
     async def output(self, job_id: str) -> AsyncIterator[OutputRows]:
         """The rows of a job's previews, until the job has ended."""

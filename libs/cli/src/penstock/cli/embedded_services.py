@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -65,7 +66,15 @@ class _Starting:
         def serve(ready: Callable[[controller.Serving], None]) -> Coroutine[Any, Any, None]:
             process = self._process("controller")
             start_worker = None if workers is None else workers.start
-            return controller.serve(process, settings, pool=pool, bus=bus, start_worker=start_worker, ready=ready)
+            return controller.serve(
+                process,
+                settings,
+                pool=pool,
+                bus=bus,
+                start_worker=start_worker,
+                ready=ready,
+                checkpoint_folder=self._checkpoints,
+            )
 
         serving = await self._hosted.start("controller", serve)
         plan.note("the controller is up")
@@ -91,7 +100,9 @@ class _Starting:
         )
 
         def serve(ready: Callable[[str], None]) -> Coroutine[Any, Any, None]:
-            return api.serve(self._process("api"), settings, pool=pool, bus=bus, ready=ready)
+            return api.serve(
+                self._process("api"), settings, pool=pool, bus=bus, checkpoint_folder=self._checkpoints, ready=ready
+            )
 
         return await self._hosted.start("api", serve)
 
@@ -122,6 +133,10 @@ class _Starting:
         file = self._plan.config_file
         options = () if file is None else ("--config", str(file.absolute()))
         return shlex.join((sys.executable, "-m", "penstock.worker", *options))
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._plan.state_dir / "checkpoints"
 
     def _process(self, name: str) -> service.Context:
         return service.Context(name, self._plan.config, self._plan.tracing, CollectorRegistry())

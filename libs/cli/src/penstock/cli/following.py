@@ -39,6 +39,8 @@ class Follower:
         self._interrupts = interrupts
         self._stop: asyncio.Future[StopMode] = asyncio.get_running_loop().create_future()
         self._nobody_reads = False
+        self._stopped_generation: int | None = None
+        """Of a job that is taken up again: until the controller sees to it, it is as it was."""
         self._problems_seen = 0
 
     async def run(self) -> int:
@@ -61,6 +63,8 @@ class Follower:
         found = None if request.state_dir is None else await self._clear(client)
         if found is not None:
             self._display.note(f"resuming {found.id}")
+            if found.state is JobState.STOPPED:
+                self._stopped_generation = (await client.job(found.job_id)).generation
             update = UpdatePipeline(stop=StopMode.NONE, parallelism=request.parallelism)
             return await client.update_pipeline(found.id, update)
         self._display.update("compiling")
@@ -121,14 +125,18 @@ class Follower:
         """Look at the job until it has ended."""
         for look in itertools.count():
             job = await client.job(job_id)
-            if job.state.is_terminal or look % _LOOKS_A_MEASURE == 0:
-                self._meter.measure(Totals.of(await client.job_metrics(job_id)), last=job.state.is_terminal)
+            has_ended = job.state.is_terminal and not self._is_as_it_was(job)
+            if has_ended or look % _LOOKS_A_MEASURE == 0:
+                self._meter.measure(Totals.of(await client.job_metrics(job_id)), last=has_ended)
                 await self._show_problems(client, job)
-            if job.state.is_terminal:
+            if has_ended:
                 return job
             self._display.update(self._meter.line(job.state))
             await asyncio.sleep(_LOOK_SECONDS)
         raise AssertionError("counting does not end")
+
+    def _is_as_it_was(self, job: Job) -> bool:
+        return job.state is JobState.STOPPED and job.generation == self._stopped_generation
 
     async def _show_problems(self, client: Client, job: Job) -> None:
         """What did not end the job."""
@@ -145,9 +153,11 @@ class Follower:
         for diagnostic in diagnostics:
             self._display.note(render_diagnostic(diagnostic, query.sql, query.source))
 
-    def _ask_to_stop(self, mode: StopMode = StopMode.GRACEFUL) -> None:
+    def _ask_to_stop(self, mode: StopMode | None = None) -> None:
+        """Where all is kept, the job goes on with the next run; else what is on its way arrives."""
+        kept = self._request.state_dir is not None
         if not self._stop.done():
-            self._stop.set_result(mode)
+            self._stop.set_result(mode or (StopMode.CHECKPOINT if kept else StopMode.GRACEFUL))
 
     async def _stop_when_asked(self, client: Client, pipeline_id: str) -> None:
         mode = await self._stop

@@ -15,8 +15,11 @@ import typer
 
 from penstock.cli import terminal
 from penstock.cli.context import CliContext, context_of, run_async
+from penstock.cli.jobs import jobs
+from penstock.cli.nodes import nodes
+from penstock.cli.pipelines import ParallelismOption, pipelines
 from penstock.cli.queries import RunRequest, read_query
-from penstock.cli.remote import ParallelismOption, jobs, pipelines
+from penstock.cli.savepoints import savepoints
 from penstock.common.errors import InternalError, PenstockError, SettingsError
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ app = typer.Typer(
 )
 app.add_typer(pipelines, name="pipelines")
 app.add_typer(jobs, name="jobs")
+app.add_typer(savepoints, name="savepoints")
+app.add_typer(nodes, name="nodes")
 
 
 _TRACEBACK = "PENSTOCK_TRACEBACK"

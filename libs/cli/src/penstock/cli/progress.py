@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Protocol, Self
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.api.schemas import JobMetrics
 
 _LINE_SECONDS: Final = 5.0
+_LIVE_SECONDS: Final = 3600.0  # a stream that is further behind is one of the past
 _RATE_SECONDS: Final = 0.2  # the least time that a rate is taken over
 
 
@@ -30,15 +32,25 @@ class Totals:
     rows_out: int = 0
     bad_rows: int = 0
     backpressure: float = 0.0
+    late_rows: int = 0
+    state_rows: int = 0
+    watermark: datetime | None = None
+    """The least of all nodes that have one."""
+    watermark_lag_seconds: float | None = None
 
     @classmethod
     def of(cls, metrics: JobMetrics) -> Totals:
-        sources = [node for node in metrics.nodes if node.is_source]
+        nodes = metrics.nodes
+        lags = [node.watermark_lag_seconds for node in nodes if node.watermark_lag_seconds is not None]
         return cls(
-            sum(node.rows_in for node in sources),
-            sum(node.rows_out for node in metrics.nodes if node.is_sink),
-            sum(node.bad_rows for node in metrics.nodes),
-            max((node.backpressure for node in metrics.nodes), default=0.0),
+            sum(node.rows_in for node in nodes if node.is_source),
+            sum(node.rows_out for node in nodes if node.is_sink),
+            sum(node.bad_rows for node in nodes),
+            max((node.backpressure for node in nodes), default=0.0),
+            sum(node.late_rows for node in nodes),
+            sum(node.state_rows for node in nodes),
+            min((node.watermark for node in nodes if node.watermark is not None), default=None),
+            max(lags, default=None),
         )
 
 
@@ -80,6 +92,12 @@ class Meter:
         ]
         if totals.bad_rows:
             parts.append(f"{totals.bad_rows:,} bad")
+        if totals.late_rows:
+            parts.append(f"{totals.late_rows:,} late")
+        if totals.state_rows:
+            parts.append(f"{totals.state_rows:,} in state")
+        if (watermark := _watermark(totals)) is not None:
+            parts.append(watermark)
         if totals.backpressure >= 0.05:
             parts.append(f"backpressure {totals.backpressure:.0%}")
         return f"{state} {self.elapsed_seconds:.0f} s: {', '.join(parts)}"
@@ -89,6 +107,8 @@ class Meter:
         parts = [f"{totals.rows_in:,} rows in", f"{totals.rows_out:,} out"]
         if totals.bad_rows:
             parts.append(f"{totals.bad_rows:,} bad")
+        if totals.late_rows:
+            parts.append(f"{totals.late_rows:,} late {'row was' if totals.late_rows == 1 else 'rows were'} dropped")
         if self.first_row_seconds is not None:
             parts.append(f"first row after {self.first_row_seconds:.1f} s")
         return f"{state} after {self.elapsed_seconds:.1f} s: {', '.join(parts)}"
@@ -188,6 +208,16 @@ class LiveDisplay:
             await asyncio.to_thread(self._console.out, lines.decode(errors="replace"), end="", highlight=False)
         else:
             await asyncio.to_thread(_write_all, sys.stdout.fileno(), lines)
+
+
+def _watermark(totals: Totals) -> str | None:
+    """How far behind a live stream is, or where a stream of the past is."""
+    lag = totals.watermark_lag_seconds
+    if lag is None or totals.watermark is None:
+        return None
+    if lag < _LIVE_SECONDS:
+        return f"watermark {lag:.1f} s behind"
+    return f"watermark {totals.watermark:%Y-%m-%d %H:%M:%S}"
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

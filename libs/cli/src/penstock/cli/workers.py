@@ -8,6 +8,7 @@ from contextlib import suppress
 from prometheus_client import CollectorRegistry
 
 from penstock.cli.engines import SharedEngine
+from penstock.common.checkpoint.settings import StorageSettings
 from penstock.common.config import Config
 from penstock.common.errors import InternalError
 from penstock.common.ids import WorkerId
@@ -40,6 +41,7 @@ class WorkerHost:
     def __init__(self, config: Config, engine: SharedEngine) -> None:
         self._rpc = config.section("rpc", RpcSettings)
         self._settings = config.section("worker", WorkerSettings)
+        self._storage_options = config.section("storage", StorageSettings).options
         self._engine = engine
         self._collector = SubtaskCollector(CollectorRegistry())
 
@@ -54,6 +56,7 @@ class WorkerHost:
             rpc=self._rpc,
             engine=await self._engine.get(),
             collector=self._collector,
+            storage_options=self._storage_options,
             ready=ready.set_result,
         )
         task = asyncio.create_task(serving, name=f"worker-{worker}")
