@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -16,21 +15,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
+import psutil
 
 from penstock.common.embedded import EmbeddedNats, EmbeddedPostgres
-from penstock.common.testing import eventually
+from penstock.common.testing import eventually, free_port
 
 ROOT: Final = Path(__file__).parents[2]
 PENSTOCK: Final = Path(sys.executable).parent / "penstock"
 START_SECONDS: Final = 180.0
 TERMINAL: Final = frozenset({"stopped", "finished", "failed"})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def plain_environment(**extra: str) -> dict[str, str]:
@@ -76,6 +69,21 @@ class Process:
         async with asyncio.timeout(within_seconds):
             return await self._process.wait()
 
+    def suspend(self) -> None:
+        """As a machine that stands still, until it is resumed."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            with suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+        return [line for line in found if isinstance(line, dict) and "event" in line]
+
     def tail(self, lines: int = 30) -> str:
         return "\n".join(line[:300] for line in self.log.read_text(errors="replace").splitlines()[-lines:])
 
@@ -83,26 +91,36 @@ class Process:
 class Deployment:
     """The services of one cluster; `client` speaks to its api."""
 
-    def __init__(self, folder: Path, postgres: EmbeddedPostgres, nats: EmbeddedNats) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        postgres: EmbeddedPostgres,
+        nats: EmbeddedNats,
+        settings: Mapping[str, str],
+        controllers: int = 1,
+    ) -> None:
         self.folder = folder
+        self.settings = settings
         self.postgres = postgres
         self.nats = nats
         self.processes: dict[str, Process] = {}
-        self.ports = {
-            name: free_port() for service in ("api", "controller", "compiler") for name in (service, f"{service}_admin")
-        }
+        self.controllers = ("controller", *(f"controller{number}" for number in range(2, controllers + 1)))
+        services = ("api", "compiler", *self.controllers)
+        self.ports = {name: free_port() for service in services for name in (service, f"{service}_admin")}
         self.client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.ports['api']}/api/v1", timeout=30)
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, *, nodes: int = 1, slots: int = 2) -> AsyncIterator[Deployment]:
-        """A cluster with its api answering and its nodes registered."""
+    async def running(
+        cls, *, nodes: int = 1, slots: int = 2, controllers: int = 1, settings: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Deployment]:
+        """A cluster with its api answering and its nodes registered; `settings` are those of all its services."""
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-test-")))
             postgres = await EmbeddedPostgres.start(folder / "postgres", {"fsync": "off"})
             nats = await EmbeddedNats.start(folder / "nats")
-            deployment = await stack.enter_async_context(cls(folder, postgres, nats))
-            for service in ("compiler", "controller", "api"):
+            deployment = await stack.enter_async_context(cls(folder, postgres, nats, settings or {}, controllers))
+            for service in ("compiler", *deployment.controllers, "api"):
                 await deployment.start(service)
             for number in range(1, nodes + 1):
                 await deployment.start_node(f"node{number}", slots)
@@ -124,30 +142,36 @@ class Deployment:
 
     def environment(self, service: str) -> dict[str, str]:
         at = {name: f"127.0.0.1:{port}" for name, port in self.ports.items()}
-        section = service.upper()
+        kind = "controller" if service in self.controllers else service
+        section = kind.upper()
         settings = {
             "DATABASE__URL": self.postgres.url,
             "NATS__URL": self.nats.url,
+            "CHECKPOINTS__URL": str(self.folder / "checkpoints"),
             f"{section}__ADMIN_PORT": str(self.ports[f"{service}_admin"]),
             f"{section}__{'PORT' if service == 'api' else 'RPC_PORT'}": str(self.ports[service]),
             "API__COMPILER": at["compiler"],
-            "API__CONTROLLER": at["controller"],
+            "API__CONTROLLER": self.controller_addresses,
+            **self.settings,
         }
         return plain_environment(**{f"PENSTOCK__{name}": value for name, value in settings.items()})
 
     async def start(self, service: str) -> Process:
-        process = await Process.start(service, [str(PENSTOCK), service], self.environment(service), self.folder)
+        command = [str(PENSTOCK), "controller" if service in self.controllers else service]
+        process = await Process.start(service, command, self.environment(service), self.folder)
         self.processes[service] = process
         return process
 
     async def start_node(self, name: str, slots: int = 2) -> Process:
-        environment = plain_environment(
-            PENSTOCK__NODE__CONTROLLER=f"127.0.0.1:{self.ports['controller']}",
-            PENSTOCK__NODE__RPC_PORT="0",
-            PENSTOCK__NODE__ADMIN_PORT="0",
-            PENSTOCK__NODE__SLOTS=str(slots),
-            PENSTOCK__SPARK__HEAP="512MiB",
-        )
+        settings = {
+            "NODE__CONTROLLER": self.controller_addresses,
+            "NODE__RPC_PORT": "0",
+            "NODE__ADMIN_PORT": "0",
+            "NODE__SLOTS": str(slots),
+            "SPARK__HEAP": "512MiB",
+            **self.settings,
+        }
+        environment = plain_environment(**{f"PENSTOCK__{name}": value for name, value in settings.items()})
         process = await Process.start(name, [str(PENSTOCK), "node"], environment, self.folder)
         self.processes[name] = process
         return process
@@ -165,11 +189,38 @@ class Deployment:
 
     async def _healthy(self) -> bool:
         async with httpx.AsyncClient() as client:
-            for service in ("api", "controller", "compiler"):
+            for service in ("api", "compiler", *self.controllers):
                 answer = await client.get(f"http://127.0.0.1:{self.ports[f'{service}_admin']}/status")
                 if answer.status_code != 200:
                     return False
         return True
+
+    @property
+    def controller_addresses(self) -> str:
+        return ",".join(f"127.0.0.1:{self.ports[name]}" for name in self.controllers)
+
+    async def status(self, service: str) -> dict[str, Any]:
+        """What a service's admin page says; nothing if it does not answer."""
+        with suppress(httpx.HTTPError):
+            async with httpx.AsyncClient(timeout=1) as client:
+                answer = await client.get(f"http://127.0.0.1:{self.ports[f'{service}_admin']}/status")
+                status: dict[str, Any] = answer.json()
+                return status
+        return {}
+
+    async def leader(self, *others: str, within_seconds: float = 30.0) -> str:
+        """The controller that leads, once one does that is not among some others."""
+        found = ""
+
+        async def leads() -> bool:
+            nonlocal found
+            for name in self.controllers:
+                if name not in others and (await self.status(name)).get("role") == "leader":
+                    found = name
+            return bool(found)
+
+        await eventually(leads, within_seconds)
+        return found
 
     async def create(self, query: str, **options: Any) -> dict[str, Any]:
         answer = await self.client.post("/pipelines", json={"name": "test", "query": query, **options})
@@ -203,7 +254,8 @@ class Deployment:
             nonlocal found
             with suppress(httpx.TransportError):
                 found = await self.job(job_id)
-                if found["state"] in TERMINAL and found["state"] not in states:
+                resumes = found["state"] == "stopped" and found["stop"] == "none"
+                if found["state"] in TERMINAL and found["state"] not in states and not resumes:
                     raise AssertionError(f"the job is {found['state']}: {json.dumps(found)[:2000]}")
                 return found["state"] in states
             return False
@@ -229,6 +281,25 @@ class Deployment:
         """Whether rows still arrive."""
         await self.until_rows(job_id, await self.rows_out(job_id) + 1)
         return True
+
+    async def workers(self, job_id: str) -> list[psutil.Process]:
+        """Every worker process that has tasks of a job."""
+        ids = {worker["id"] for worker in (await self.job(job_id))["workers"]}
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.environ().get("PENSTOCK__WORKER__ID") in ids and "penstock.worker" in process.cmdline():
+                    found.append(process)
+        return found
+
+    async def kill_workers(self, job_id: str) -> int:
+        """kill -9 of every worker process that has tasks of a job; returns how many that were."""
+        killed = 0
+        for process in await self.workers(job_id):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+                killed += 1
+        return killed
 
     async def output(self, job_id: str, rows: int) -> list[dict[str, Any]]:
         """The first rows of a job's preview."""

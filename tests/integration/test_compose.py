@@ -28,8 +28,9 @@ def test_only_the_api_is_published_and_only_on_loopback() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published["api"])
 
 
-def test_nodes_can_be_scaled() -> None:
-    assert not {"container_name", "ports", "hostname"} & SERVICES["node"].keys()
+@pytest.mark.parametrize("service", ["node", "controller"])
+def test_nodes_and_controllers_can_be_scaled(service: str) -> None:
+    assert not {"container_name", "ports", "hostname"} & SERVICES[service].keys()
 
 
 def test_every_service_has_a_health_check_at_its_own_admin_port() -> None:

@@ -54,6 +54,23 @@ def check_tags(rows: list[dict[str, Any]], folder: Path) -> None:
     assert sorted((row["counter"], row["tag"]) for row in rows) == sorted(expected)
 
 
+def check_changes(rows: list[dict[str, Any]], folder: Path) -> None:
+    standing: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        result = (row["events"], row["latest"])
+        if row["_op"] == "retract":
+            assert standing.pop(row["key"]) == result
+        else:
+            assert standing.setdefault(row["key"], result) == result
+    assert standing == {key: (2500, 9996 + key) for key in range(4)}
+
+
+def check_windows(rows: list[dict[str, Any]], folder: Path) -> None:
+    assert len(rows) > 5
+    assert len({row["starts"] for row in rows}) == len(rows)  # each window has one first
+    assert all(row["starts"] < row["ends"] and row["bids"] > 0 for row in rows)
+
+
 def check_settings(rows: list[dict[str, Any]], folder: Path) -> None:
     expected = [(n, 3, n // 3) for n in range(0, 100000, 30000)] + [(n, 7, n // 7) for n in range(0, 100000, 35000)]
     assert sorted((row["value"], row["factor"], row["quotient"]) for row in rows) == sorted(expected)

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from harness import PENSTOCK, free_port, plain_environment
+from harness import PENSTOCK, plain_environment
 
-from penstock.common.testing import eventually
+from penstock.common.testing import eventually, free_port
 
 SQUARES = """
 CREATE TABLE impulse WITH (connector = 'impulse', event_rate = '100');

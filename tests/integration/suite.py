@@ -1,0 +1,132 @@
+"""The reference queries on a whole cluster: from files into files that are committed, many queries in one pipeline."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from reference.comparison import Row, difference
+from reference.data import TABLES, Dataset
+from reference.oracles import answer
+from reference.queries import Query
+
+from penstock.connectors.formats.json_encoder import JsonEncoder
+from penstock.spark import Engine
+
+_TABLES: Final = ("events", "refunds", "ancient")
+_CREATED: Final = re.compile(r"CREATE (?:VIEW|TABLE) (\w+)")
+_LENGTH: Final = re.compile(r"(\S+) - (\S+) AS length\b")
+"""A time between two, which JSON cannot hold."""
+
+
+def write_tables(data: Dataset, folder: Path) -> None:
+    """A folder for each table, and in it a file for each partition."""
+    for table in _TABLES:
+        (folder / table).mkdir(parents=True)
+        for number, rows in enumerate(data.partitions(table)):
+            encoder = JsonEncoder(rows.schema)
+            lines = b"".join(map(encoder.encode, rows.to_batches()))
+            (folder / table / f"{number}.json").write_bytes(lines)
+
+
+def pipeline_of(queries: Sequence[Query], tables: Path, results: Path, *, checkpoint_interval: str) -> str:
+    """All of the queries as one pipeline, each into a folder of its own."""
+    sources = TABLES
+    for table in _TABLES:
+        sources = sources.replace(
+            f"connector = 'single_file', path = '{table}'", f"connector = 'filesystem', path = '{tables / table}'"
+        )
+    statements = "\n".join(_statements(query, results) for query in queries)
+    return f"SET checkpoint_interval = '{checkpoint_interval}';\n{sources}\n{statements}"
+
+
+def _statements(query: Query, results: Path) -> str:
+    """What a query says, with names of its own for the views and tables that it makes."""
+    sql = query.sql.strip().rstrip(";")
+    for name in _CREATED.findall(sql):
+        sql = re.sub(rf"\b{name}\b", f"{name}_of_{query.name}", sql)
+    sql = _LENGTH.sub(r"unix_micros(CAST(\1 AS TIMESTAMPTZ)) - unix_micros(CAST(\2 AS TIMESTAMPTZ)) AS length", sql)
+    *before, asked = sql.split(";")
+    form = "debezium_json" if query.updating else "json"
+    sink = (
+        f"CREATE TABLE result_{query.name} WITH (connector = 'filesystem', path = '{results / query.name}',"
+        f" format = '{form}') AS {asked.strip()};"
+    )
+    return "".join(f"{statement.strip()};\n" for statement in before) + sink
+
+
+async def check(queries: Sequence[Query], data: Dataset, results: Path, engine: Engine) -> None:
+    """Compares the committed files of all queries with the answers of a batch engine."""
+    found = {query.name: await _problem_of(query, data, results, engine) for query in queries}
+    wrong = {name: problem for name, problem in found.items() if problem is not None}
+    assert not wrong, "\n\n".join(f"{name}:\n{problem}" for name, problem in wrong.items())
+
+
+async def _problem_of(query: Query, data: Dataset, results: Path, engine: Engine) -> str | None:
+    """How the committed files of a query differ from the answer of a batch engine; None when they do not."""
+    expected = _as_json(await answer(query, data, engine))
+    lines = _lines(results / query.name)
+    found = list(_left_by(lines)) if query.updating else list(map(_row, lines))
+    names = (lines[0]["after"] or lines[0]["before"] if query.updating else lines[0]) if lines else ()
+    approximate = [place for place, name in enumerate(names) if name in query.approximate]
+    return difference(found, list(map(_row, expected)), approximate)
+
+
+def _lines(folder: Path) -> list[Any]:
+    """Numbers as decimals, which tells that they may have been cut behind the point."""
+    parts = sorted(path for path in folder.glob("*") if not path.name.startswith("."))
+    return [json.loads(line, parse_float=Decimal) for part in parts for line in part.read_bytes().splitlines()]
+
+
+def _left_by(envelopes: Sequence[Any]) -> Iterator[Row]:
+    """What changes leave, whichever file each is in."""
+    present: Counter[Row] = Counter()
+    for envelope in envelopes:
+        if envelope["before"] is not None:
+            present[_row(envelope["before"])] -= 1
+        if envelope["after"] is not None:
+            present[_row(envelope["after"])] += 1
+    broken = [row for row, count in present.items() if count < 0]
+    assert not broken, f"rows are taken back that are not there: {broken[:5]}"
+    return present.elements()
+
+
+def _as_json(table: pa.Table) -> list[Any]:
+    for place, field in enumerate(table.schema):
+        if pa.types.is_interval(field.type) or pa.types.is_duration(field.type):
+            lengths = [_microseconds(value) for value in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(lengths, pa.int64()))
+    encoder = JsonEncoder(table.schema)
+    return [json.loads(line) for batch in table.to_batches() for line in encoder.encode(batch).splitlines()]
+
+
+def _microseconds(length: timedelta | pa.MonthDayNano | None) -> int | None:
+    match length:
+        case None:
+            return None
+        case timedelta():
+            return length // timedelta(microseconds=1)
+        case _:
+            return int(length.days * 86_400_000_000 + length.nanoseconds // 1000)
+
+
+def _row(value: dict[str, Any]) -> Row:
+    """Columns by their places: the engines name them differently."""
+    return tuple(map(_plain, value.values()))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return tuple(map(_plain, value.values()))
+        case list():
+            return tuple(map(_plain, value))
+        case _:
+            return value

@@ -1,0 +1,73 @@
+"""Every reference query on a real cluster whose workers are killed at any moment: committed files are exactly right."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from harness import TERMINAL, Deployment
+from reference.cases import CHOSEN, FULL, SEED, groups
+from reference.data import dataset
+from reference.queries import Query
+from suite import check, pipeline_of, write_tables
+
+from penstock.common.testing import eventually
+from penstock.spark import Engine
+
+pytestmark = pytest.mark.takes_turns
+
+ROWS: Final = 20_000
+TOGETHER: Final = 12 if FULL or CHOSEN else 4
+KILLS: Final = 5 if FULL or CHOSEN else 2
+
+
+@pytest.fixture(scope="module")
+async def cluster() -> AsyncIterator[Deployment]:
+    """One whose workers take few rows at once, so that there is time to kill them."""
+    async with Deployment.running(settings={"WORKER__BATCH_ROWS": "20", "SPARK__HEAP": "1GiB"}) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    write_tables(dataset(ROWS), folder)
+    return folder
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("queries", groups(TOGETHER), ids=lambda queries: f"{queries[0].name}-and-others")
+async def test_results_are_right_though_workers_were_killed(
+    cluster: Deployment, engine: Engine, tables: Path, tmp_path: Path, queries: Sequence[Query]
+) -> None:
+    chance = random.Random(f"{SEED} {queries[0].name}")
+    kills = runs = 0
+    while kills < KILLS:
+        runs += 1
+        results = tmp_path / str(runs)
+        results.mkdir()
+        sql = pipeline_of(queries, tables, results, checkpoint_interval="300ms")
+        job_id = (await cluster.create(sql, parallelism=2))["job_id"]
+        while kills < KILLS and await _killed(cluster, job_id, chance):
+            kills += 1
+        await cluster.until_state(job_id, "finished", within_seconds=300)
+        await check(queries, dataset(ROWS), results, engine)
+
+
+async def _killed(cluster: Deployment, job_id: str, chance: random.Random) -> bool:
+    """Kills the workers of a job once it has rows to lose, and waits until it starts again; False when it had ended."""
+    job = await cluster.until_state(job_id, "running", *TERMINAL, within_seconds=120)
+    await asyncio.sleep(chance.choice((0.0, 0.3, 1.0, 2.5)))
+    if not await cluster.kill_workers(job_id):
+        return False
+
+    async def gone_on() -> bool:
+        now = await cluster.job(job_id)
+        return bool(now["generation"] > job["generation"] or now["state"] in TERMINAL)
+
+    await eventually(gone_on, 60)
+    return (await cluster.job(job_id))["state"] not in TERMINAL
