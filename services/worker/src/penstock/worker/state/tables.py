@@ -345,22 +345,19 @@ def kept_rows(rows: pa.Table, mask: npt.NDArray[np.bool_], *, tombstones: bool) 
 
 
 def of_last(hashes: Sequence[Int64s]) -> list[npt.NDArray[np.bool_]]:
-    """Of several arrays, which hashes are in no later one."""
-    current: list[npt.NDArray[np.bool_]] = []
-    later = np.empty(0, np.int64)  # in order
-    for place, one in enumerate(reversed(hashes), start=1):
-        current.append(~_contains(later, one))
-        if place < len(hashes):
-            later = np.union1d(later, one)
-    return current[::-1]
-
-
-def _contains(ordered: Int64s, hashes: Int64s) -> npt.NDArray[np.bool_]:
-    if not ordered.size:
-        return np.zeros(hashes.size, np.bool_)
-    places = np.minimum(np.searchsorted(ordered, hashes), ordered.size - 1)
-    found: npt.NDArray[np.bool_] = ordered[places] == hashes
-    return found
+    """Of several arrays, which hashes are in no later one; one sort of all, however many they are."""
+    if not any(one.size for one in hashes):
+        return [np.ones(0, np.bool_) for _ in hashes]
+    sizes = [one.size for one in hashes]
+    every = np.concatenate(hashes)
+    order = np.argsort(every)
+    ordered = every[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    places = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
+    last = np.maximum.reduceat(places, begins)
+    is_last = np.empty(every.size, np.bool_)
+    is_last[order] = places == np.repeat(last, np.diff(begins, append=every.size))
+    return np.split(is_last, np.cumsum(sizes)[:-1])
 
 
 def _changed(change: Change, gone: Int64s) -> pa.Table:
