@@ -34,7 +34,8 @@ async def test_what_can_be_restored_is_found_and_no_epoch_is_forgotten(pool: Poo
     known = await store.known(JOB)
     assert known.last_epoch == len(states)
     assert {each.state for each in known.completed} == {CheckpointState.COMMITTING, CheckpointState.READY}
-    await store.expire(JOB, [each.epoch for each in known.completed])
+    assert await store.completed(JOB) == known.completed
+    await store.expire(JOB, [each.epoch for each in known.completed], 50)
     assert (await store.known(JOB)).completed == ()
 
 
@@ -42,12 +43,12 @@ async def test_rows_of_long_ago_are_pruned_but_not_what_can_be_restored(pool: Po
     store = PostgresCheckpoints(pool, leader_writes(pool))
     old = [record(1), record(2, CheckpointState.ABANDONED), record(3, CheckpointState.DELETED)]
     await write(pool, *old, record(100, CheckpointState.DELETED))
-    await store.prune(JOB, 50)
+    await store.expire(JOB, (), 50)
     rows = await pool.fetch("SELECT epoch FROM checkpoints ORDER BY epoch")
     assert [row["epoch"] for row in rows] == [1, 100]
-    await store.prune(JOB, 0)
+    await store.expire(JOB, (), 0)
     await store.forget_state(JOB)
-    await store.prune(JOB, 1)
+    await store.expire(JOB, (), 1)
     assert (await store.known(JOB)).last_epoch == 100
 
 

@@ -122,14 +122,16 @@ class LeaderWrites:
         """The block of one transaction; raises LeaseLost."""
         with statements():
             async with self._pool.acquire() as connection, connection.transaction():
-                newest = await connection.fetchval(self._query)
-                if newest != self._generation:
-                    log.warning(LogEvent.WRITE_REFUSED, generation=self._generation, newest=newest)
-                    self._refused()
-                    raise LeaseLost(f"the controller of generation {newest} leads")
+                self._check(await connection.fetchval(self._query))
                 yield connection
 
     async def confirm(self) -> None:
         """Return if no other leads; raises LeaseLost."""
-        async with self.transaction():
-            pass
+        with statements():
+            self._check(await self._pool.fetchval(self._query))
+
+    def _check(self, newest: int | None) -> None:
+        if newest != self._generation:
+            log.warning(LogEvent.WRITE_REFUSED, generation=self._generation, newest=newest)
+            self._refused()
+            raise LeaseLost(f"the controller of generation {newest} leads")

@@ -100,11 +100,11 @@ class PostgresStore:
         """Write entries in their order, all or none."""
         async with self._writes.transaction() as connection:
             statuses = [_status_row(entry.status) for entry in entries if entry.status is not None]
-            await connection.executemany(self._queries["save_status"], statuses)
             events = [_event_row(event) for entry in entries for event in entry.events]
-            await connection.executemany(self._queries["add_event"], events)
             checkpoints = [_checkpoint_row(entry.checkpoint) for entry in entries if entry.checkpoint is not None]
-            await connection.executemany(self._queries["save_checkpoint"], checkpoints)
+            for query, rows in (("save_status", statuses), ("add_event", events), ("save_checkpoint", checkpoints)):
+                if rows:
+                    await connection.executemany(self._queries[query], rows)
 
     async def node_drains(self) -> frozenset[NodeId]:
         """The nodes that are to be drained."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -27,7 +26,6 @@ from penstock.controller.checkpoints.records import (
 )
 from penstock.controller.checkpoints.snapshots import copy_snapshot
 from penstock.controller.checkpoints.steps import Step
-from penstock.controller.checkpoints.store import KnownCheckpoints
 
 _DATABASE: Final = "database"
 _HISTORY: Final = 1000
@@ -37,11 +35,9 @@ log = structlog.get_logger(__name__)
 
 
 class Store(Protocol):
-    async def known(self, job: JobId) -> KnownCheckpoints: ...
+    async def completed(self, job: JobId) -> tuple[CheckpointRecord, ...]: ...
 
-    async def expire(self, job: JobId, epochs: Collection[Epoch]) -> None: ...
-
-    async def prune(self, job: JobId, kept: int) -> None: ...
+    async def expire(self, job: JobId, epochs: Collection[Epoch], kept: int) -> None: ...
 
     async def deleted_jobs(self) -> tuple[JobId, ...]: ...
 
@@ -83,7 +79,6 @@ class Keeper:
         self._untidy: set[JobId] = set()
         self._files: dict[tuple[JobId, SnapshotPath], frozenset[str]] = {}
         self._failing: set[str] = set()
-        self._wanted = asyncio.Event()
         self._is_searched = False
 
     def remember(self, job: JobId, snapshot: Snapshot) -> None:
@@ -93,15 +88,11 @@ class Keeper:
     def tidy(self, job: JobId) -> None:
         """A checkpoint has become ready."""
         self._untidy.add(job)
-        self._wanted.set()
 
     async def run(self, jobs: Jobs) -> None:
         """Work until cancelled."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval.total_seconds()):
-                    await self._wanted.wait()
-            self._wanted.clear()
+            await asyncio.sleep(self._interval.total_seconds())
             try:
                 await self._look(jobs)
                 self._failing.discard(_DATABASE)
@@ -160,7 +151,7 @@ class Keeper:
             return await self._refuse(request, record.error or "its checkpoint was abandoned")
         if jobs.want_savepoint(request.job_id, request.id):
             return None
-        completed = (await self._store.known(request.job_id)).completed
+        completed = await self._store.completed(request.job_id)
         if not completed:
             return await self._refuse(request, "the job is not running, and has no checkpoint")
         return await self._make(request, completed[-1])
@@ -219,7 +210,7 @@ class Keeper:
 
     async def _collect(self, job: JobId, wanted: Collection[SavepointId]) -> None:
         """Keep the newest checkpoints, and whatever they and the savepoints refer to."""
-        completed = (await self._store.known(job)).completed
+        completed = await self._store.completed(job)
         for_savepoints = {record.epoch for record in completed if record.savepoint_id in wanted}
         kept = derive_kept((record.epoch for record in completed), self._retained, for_savepoints)
         folder = self._storage.child(job)
@@ -227,14 +218,13 @@ class Keeper:
         expired = [record for record in completed if record.epoch not in kept]
         if expired:
             await crash_point(Step.BEFORE_EXPIRE)
-            await self._store.expire(job, [record.epoch for record in expired])
+            await self._store.expire(job, [record.epoch for record in expired], _HISTORY)
             await crash_point(Step.AFTER_EXPIRE)
         for record in expired:
             self._files.pop((job, record.path), None)
         paths = [path async for path in _paths(folder, CHECKPOINTS)]
         garbage = list(derive_garbage(paths, kept, needed))
         await self._delete_all(folder, garbage)
-        await self._store.prune(job, _HISTORY)
         if garbage:
             log.debug(LogEvent.GARBAGE_COLLECTED, job=job, files=len(garbage))
 

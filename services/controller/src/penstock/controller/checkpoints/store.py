@@ -48,20 +48,22 @@ class PostgresCheckpoints:
             last = await self._pool.fetchval(self._queries["last_epoch"], job)
         return KnownCheckpoints(Epoch(last), tuple(map(_checkpoint_of, rows)))
 
-    async def expire(self, job: JobId, epochs: Collection[Epoch]) -> None:
-        """Epochs can no longer be restored."""
+    async def completed(self, job: JobId) -> tuple[CheckpointRecord, ...]:
+        """The checkpoints that a job can go on from."""
+        with statements():
+            rows = await self._pool.fetch(self._queries["live_checkpoints"], job)
+        return KnownCheckpoints(Epoch(0), tuple(map(_checkpoint_of, rows))).completed
+
+    async def expire(self, job: JobId, epochs: Collection[Epoch], kept: int) -> None:
+        """Epochs can no longer be restored; of those that are over, the rows of the newest so many are kept."""
         async with self._writes.transaction() as connection:
             await connection.execute(self._queries["expire_checkpoints"], job, list(epochs))
+            await connection.execute(self._queries["prune_checkpoints"], job, kept)
 
     async def forget_state(self, job: JobId) -> None:
         """Nothing that a job had can be restored."""
         async with self._writes.transaction() as connection:
             await connection.execute(self._queries["forget_state"], job)
-
-    async def prune(self, job: JobId, kept: int) -> None:
-        """Drop the rows of epochs that are over, but for the newest."""
-        async with self._writes.transaction() as connection:
-            await connection.execute(self._queries["prune_checkpoints"], job, kept)
 
     async def deleted_jobs(self) -> tuple[JobId, ...]:
         """Jobs that are no more and whose files may still be there."""
