@@ -20,6 +20,9 @@ OperatorKey = NewType("OperatorKey", str)
 
 INPUT: Final = "input"
 """What the SQL of an operator calls the rows that come in."""
+LEFT: Final = "left"
+RIGHT: Final = "right"
+"""What the SQL of a join calls the rows of its two sides."""
 
 OP_COLUMN: Final = "_op"
 """Of rows that are changes: +1 for one that comes, -1 for one that goes."""
@@ -31,6 +34,8 @@ FIRST_WINDOW_COLUMN: Final = "_first"
 """Of a row that came too late for some of the windows that it is in: where the first one begins that it counts in."""
 HASH_COLUMN: Final = "_hash"
 """The hash of the keys by which state is found."""
+COUNT_COLUMN: Final = "_n"
+"""Of rows that are kept once: how often they are there."""
 
 
 class EdgeKind(Enum):
@@ -38,6 +43,8 @@ class EdgeKind(Enum):
 
     FORWARD = proto.EDGE_KIND_FORWARD
     SHUFFLE = proto.EDGE_KIND_SHUFFLE
+    SHUFFLE_LEFT = proto.EDGE_KIND_SHUFFLE_LEFT  # to the left side of a join
+    SHUFFLE_RIGHT = proto.EDGE_KIND_SHUFFLE_RIGHT
 
 
 class Output(Enum):
@@ -167,6 +174,53 @@ class WindowFunction:
     sql: str
 
 
+@dataclass(frozen=True, slots=True)
+class InstantJoin:
+    """Two inputs joined when the watermark has passed an event time: `left` and `right` are all rows of it."""
+
+    left: pa.Schema
+    """The sides are told apart by the names of their columns."""
+    right: pa.Schema
+    sql: str
+
+
+class JoinKind(Enum):
+    """Which rows of two sides a join gives."""
+
+    INNER = proto.JOIN_KIND_INNER
+    LEFT = proto.JOIN_KIND_LEFT
+    RIGHT = proto.JOIN_KIND_RIGHT
+    FULL = proto.JOIN_KIND_FULL
+    SEMI = proto.JOIN_KIND_SEMI  # rows of the left that have a match
+    ANTI = proto.JOIN_KIND_ANTI  # rows of the left that have none
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """What one side of a join keeps."""
+
+    rows: pa.Schema
+    """The rows that come in."""
+    hashed: str
+    """SQL over `input`: the rows to keep of those that are kept and that came, with the hash of their keys, `_hash`."""
+    counted: bool
+    """Rows can be taken back: each is kept once, with how often it is there. Otherwise they are kept as they come."""
+    retention_us: int = 0
+    """Rows are of no use any more when they are so much older than the watermark; 0: by the time to live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Two inputs joined as their rows come, by the SQL over `left` and `right`; both sides are kept by their keys."""
+
+    left: JoinSide
+    right: JoinSide
+    sql: str
+    kind: JoinKind
+    ttl_ms: int = 0
+    """Rows that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
+
+
 OperatorKind: TypeAlias = (
     ConnectorSource
     | ConnectorSink
@@ -177,6 +231,8 @@ OperatorKind: TypeAlias = (
     | SessionWindowAggregate
     | UpdatingAggregate
     | WindowFunction
+    | InstantJoin
+    | Join
 )
 
 
@@ -370,9 +426,29 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             )
         case WindowFunction(sql):
             message.window_function.CopyFrom(proto.WindowFunction(sql=sql))
+        case InstantJoin(left, right, sql):
+            message.instant_join.CopyFrom(
+                proto.InstantJoin(left=_schema_to_bytes(left), right=_schema_to_bytes(right), sql=sql)
+            )
+        case Join(left, right, sql, kind, ttl_ms):
+            message.join.CopyFrom(
+                proto.Join(
+                    left=_side_to_proto(left), right=_side_to_proto(right), sql=sql, kind=kind.value, ttl_ms=ttl_ms
+                )
+            )
         case _:
             assert_never(operator.kind)
     return message
+
+
+def _side_to_proto(side: JoinSide) -> proto.JoinSide:
+    return proto.JoinSide(
+        rows=_schema_to_bytes(side.rows), hashed=side.hashed, counted=side.counted, retention_us=side.retention_us
+    )
+
+
+def _side_from_proto(side: proto.JoinSide) -> JoinSide:
+    return JoinSide(_schema_of(side.rows), side.hashed, side.counted, side.retention_us)
 
 
 def _query_to_proto(query: StageQuery) -> proto.StageQuery:
@@ -423,6 +499,13 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
             return UpdatingAggregate(*_merge_and_final(message.updating), message.updating.ttl_ms)
         case "window_function":
             return WindowFunction(message.window_function.sql)
+        case "instant_join":
+            instant = message.instant_join
+            return InstantJoin(_schema_of(instant.left), _schema_of(instant.right), instant.sql)
+        case "join":
+            join = message.join
+            sides = _side_from_proto(join.left), _side_from_proto(join.right)
+            return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms)
         case other:
             raise InternalError(f"operator {message.id} is of an unknown kind: {other}")
 

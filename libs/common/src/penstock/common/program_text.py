@@ -15,6 +15,9 @@ from penstock.common.program import (
     ConnectorSource,
     Edge,
     EdgeKind,
+    InstantJoin,
+    Join,
+    JoinSide,
     Node,
     Operator,
     Output,
@@ -101,10 +104,28 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
         case WindowFunction(sql):
             yield f"window function {operator.key}: {operator.description}"
             yield f"  {sql}"
+        case InstantJoin(left, right, sql):
+            yield f"instant join {operator.key}: {operator.description}"
+            yield f"  left {_schema_text(left)}"
+            yield f"  right {_schema_text(right)}"
+            yield f"  {sql}"
+        case Join(left, right, sql, kind, ttl_ms):
+            ttl = f", ttl {ttl_ms} ms" if ttl_ms else ""
+            yield f"{kind.name.lower()} join {operator.key}: {operator.description}{ttl}"
+            yield from _side_lines("left", left)
+            yield from _side_lines("right", right)
+            yield f"  {sql}"
         case _:
             assert_never(operator.kind)
     if operator.output is not None:
         yield f"  -> {_schema_text(operator.output)}"
+
+
+def _side_lines(name: str, side: JoinSide) -> Iterator[str]:
+    how = "counted" if side.counted else "as they come"
+    retention = f", kept {side.retention_us} us" if side.retention_us else ""
+    yield f"  {name} {how}{retention}: {_schema_text(side.rows)}"
+    yield f"    {side.hashed}"
 
 
 def _stage_lines(merge: StageQuery, final: StageQuery) -> Iterator[str]:
@@ -146,7 +167,7 @@ def _field_text(field: pa.Field) -> str:
 
 
 def _edge_text(edge: Edge) -> str:
-    kind = "" if edge.kind is EdgeKind.FORWARD else " ".join(["shuffle", *edge.keys])
+    kind = "" if edge.kind is EdgeKind.FORWARD else " ".join([edge.kind.name.lower().replace("_", " "), *edge.keys])
     output = "" if edge.output is Output.ROWS else "dead letters"
     return ", ".join(filter(None, [kind, output]))
 

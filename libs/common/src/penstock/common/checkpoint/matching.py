@@ -14,6 +14,9 @@ from penstock.common.program import (
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
+    InstantJoin,
+    Join,
+    JoinSide,
     Operator,
     OperatorKey,
     Program,
@@ -93,8 +96,16 @@ def _meaning(operator: Operator) -> tuple[object, ...]:
             return "updating", _stage(kind.merge), _given(operator, kind.final, remembered=True)
         case WindowFunction():
             return "window function", kind.sql
+        case InstantJoin():
+            return "instant join", _columns(kind.left), _columns(kind.right)
+        case Join():
+            return "join", kind.kind.name, _kept(kind.left), _kept(kind.right), kind.sql, _columns(operator.output)
         case _:
             assert_never(kind)
+
+
+def _kept(side: JoinSide) -> tuple[object, ...]:
+    return _columns(side.rows), side.hashed, side.counted
 
 
 def _given(operator: Operator, final: StageQuery, remembered: bool) -> object:

@@ -44,6 +44,35 @@ STAGE_FINAL: Stage.ValueType  # 3
 """partial results to rows"""
 Global___Stage: _TypeAlias = Stage  # noqa: Y015
 
+class _JoinKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _JoinKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JoinKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    JOIN_KIND_UNSPECIFIED: _JoinKind.ValueType  # 0
+    JOIN_KIND_INNER: _JoinKind.ValueType  # 1
+    JOIN_KIND_LEFT: _JoinKind.ValueType  # 2
+    JOIN_KIND_RIGHT: _JoinKind.ValueType  # 3
+    JOIN_KIND_FULL: _JoinKind.ValueType  # 4
+    JOIN_KIND_SEMI: _JoinKind.ValueType  # 5
+    """rows of the left that have a match"""
+    JOIN_KIND_ANTI: _JoinKind.ValueType  # 6
+    """rows of the left that have none"""
+
+class JoinKind(_JoinKind, metaclass=_JoinKindEnumTypeWrapper): ...
+
+JOIN_KIND_UNSPECIFIED: JoinKind.ValueType  # 0
+JOIN_KIND_INNER: JoinKind.ValueType  # 1
+JOIN_KIND_LEFT: JoinKind.ValueType  # 2
+JOIN_KIND_RIGHT: JoinKind.ValueType  # 3
+JOIN_KIND_FULL: JoinKind.ValueType  # 4
+JOIN_KIND_SEMI: JoinKind.ValueType  # 5
+"""rows of the left that have a match"""
+JOIN_KIND_ANTI: JoinKind.ValueType  # 6
+"""rows of the left that have none"""
+Global___JoinKind: _TypeAlias = JoinKind  # noqa: Y015
+
 class _EdgeKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -54,6 +83,9 @@ class _EdgeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EdgeKind.Val
     EDGE_KIND_FORWARD: _EdgeKind.ValueType  # 1
     """subtask i to subtask i"""
     EDGE_KIND_SHUFFLE: _EdgeKind.ValueType  # 2
+    EDGE_KIND_SHUFFLE_LEFT: _EdgeKind.ValueType  # 3
+    """to the left side of a join"""
+    EDGE_KIND_SHUFFLE_RIGHT: _EdgeKind.ValueType  # 4
 
 class EdgeKind(_EdgeKind, metaclass=_EdgeKindEnumTypeWrapper): ...
 
@@ -61,6 +93,9 @@ EDGE_KIND_UNSPECIFIED: EdgeKind.ValueType  # 0
 EDGE_KIND_FORWARD: EdgeKind.ValueType  # 1
 """subtask i to subtask i"""
 EDGE_KIND_SHUFFLE: EdgeKind.ValueType  # 2
+EDGE_KIND_SHUFFLE_LEFT: EdgeKind.ValueType  # 3
+"""to the left side of a join"""
+EDGE_KIND_SHUFFLE_RIGHT: EdgeKind.ValueType  # 4
 Global___EdgeKind: _TypeAlias = EdgeKind  # noqa: Y015
 
 class _Output:
@@ -192,6 +227,8 @@ class Operator(_message.Message):
     SESSION_WINDOW_FIELD_NUMBER: _builtins.int
     UPDATING_FIELD_NUMBER: _builtins.int
     WINDOW_FUNCTION_FIELD_NUMBER: _builtins.int
+    INSTANT_JOIN_FIELD_NUMBER: _builtins.int
+    JOIN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """stable: state is found by it"""
     description: _builtins.str
@@ -215,6 +252,10 @@ class Operator(_message.Message):
     def updating(self) -> Global___UpdatingAggregate: ...
     @_builtins.property
     def window_function(self) -> Global___WindowFunction: ...
+    @_builtins.property
+    def instant_join(self) -> Global___InstantJoin: ...
+    @_builtins.property
+    def join(self) -> Global___Join: ...
     def __init__(
         self,
         *,
@@ -230,12 +271,14 @@ class Operator(_message.Message):
         session_window: Global___SessionWindowAggregate | None = ...,
         updating: Global___UpdatingAggregate | None = ...,
         window_function: Global___WindowFunction | None = ...,
+        instant_join: Global___InstantJoin | None = ...,
+        join: Global___Join | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "kind", b"kind", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "key", b"key", "kind", b"kind", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "join"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -632,6 +675,104 @@ class WindowFunction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WindowFunction: _TypeAlias = WindowFunction  # noqa: Y015
+
+@_typing.final
+class InstantJoin(_message.Message):
+    """Two inputs joined when the watermark has passed an event time: `left` and `right` are all rows of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEFT_FIELD_NUMBER: _builtins.int
+    RIGHT_FIELD_NUMBER: _builtins.int
+    SQL_FIELD_NUMBER: _builtins.int
+    left: _builtins.bytes
+    """Arrow IPC schemas; the sides are told apart by the names of their columns"""
+    right: _builtins.bytes
+    sql: _builtins.str
+    def __init__(
+        self,
+        *,
+        left: _builtins.bytes = ...,
+        right: _builtins.bytes = ...,
+        sql: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "right", b"right", "sql", b"sql"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InstantJoin: _TypeAlias = InstantJoin  # noqa: Y015
+
+@_typing.final
+class JoinSide(_message.Message):
+    """What one side of a join keeps: its rows as they come, or, where rows can be taken back, each with how often it is there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    HASHED_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
+    RETENTION_US_FIELD_NUMBER: _builtins.int
+    rows: _builtins.bytes
+    """Arrow IPC schema"""
+    hashed: _builtins.str
+    """SQL over `input`: rows that came, counted if they can be taken back, with the hash of their keys"""
+    counted: _builtins.bool
+    retention_us: _builtins.int
+    """rows are of no use any more when they are so much older than the watermark; 0: by the ttl"""
+    def __init__(
+        self,
+        *,
+        rows: _builtins.bytes = ...,
+        hashed: _builtins.str = ...,
+        counted: _builtins.bool = ...,
+        retention_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "hashed", b"hashed", "retention_us", b"retention_us", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JoinSide: _TypeAlias = JoinSide  # noqa: Y015
+
+@_typing.final
+class Join(_message.Message):
+    """Two inputs joined row by row as they come; both sides are kept by their keys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEFT_FIELD_NUMBER: _builtins.int
+    RIGHT_FIELD_NUMBER: _builtins.int
+    SQL_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    sql: _builtins.str
+    """over `left` and `right`"""
+    kind: Global___JoinKind.ValueType
+    ttl_ms: _builtins.int
+    """0: as the worker's settings say"""
+    @_builtins.property
+    def left(self) -> Global___JoinSide: ...
+    @_builtins.property
+    def right(self) -> Global___JoinSide: ...
+    def __init__(
+        self,
+        *,
+        left: Global___JoinSide | None = ...,
+        right: Global___JoinSide | None = ...,
+        sql: _builtins.str = ...,
+        kind: Global___JoinKind.ValueType = ...,
+        ttl_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "right", b"right"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "left", b"left", "right", b"right", "sql", b"sql", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Join: _TypeAlias = Join  # noqa: Y015
 
 @_typing.final
 class Edge(_message.Message):
