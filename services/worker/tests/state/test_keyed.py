@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.worker.state import keyed
+from penstock.worker.state import slabs
 from penstock.worker.state.index import Int64s
 from penstock.worker.state.keyed import KeyedState
 
@@ -68,8 +68,8 @@ def steps(draw: st.DrawFn) -> list[tuple[set[int], list[Row]] | int]:
 @given(steps(), st.booleans())
 def test_what_is_fetched_is_what_was_last_put_in(steps: list[tuple[set[int], list[Row]] | int], expires: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed, "_FIRST_TIER_ROWS", 4)
-        patch.setattr(keyed, "_LARGE_ROWS", 40)
+        patch.setattr(slabs, "_FIRST_TIER_ROWS", 4)
+        patch.setattr(slabs, "_LARGE_ROWS", 40)
         state = KeyedState(SCHEMA, ttl_us=TTL if expires else 0, time_column="_timestamp")
         model: dict[int, list[Row]] = {}
         watermark = swept = -(10**9)

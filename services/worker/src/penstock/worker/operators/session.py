@@ -16,7 +16,8 @@ from penstock.worker.operators.queries import Query, QueryOperator
 from penstock.worker.state.bins import Bins
 from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.state.index import Int64s
-from penstock.worker.state.keyed import KeyedState, loaded, row_hashes, unhashed
+from penstock.worker.state.keyed import KeyedState, loaded, unhashed
+from penstock.worker.state.slabs import row_hashes
 from penstock.worker.state.times import microseconds
 
 _ENDS: Final = pa.schema([(HASH_COLUMN, pa.int64()), (WINDOW_END_COLUMN, pa.timestamp("us"))])

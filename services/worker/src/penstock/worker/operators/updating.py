@@ -14,7 +14,8 @@ from penstock.worker.operators.difference import difference
 from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.keyed import KeyedState, loaded, row_hashes, unhashed
+from penstock.worker.state.keyed import KeyedState, loaded, unhashed
+from penstock.worker.state.slabs import row_hashes
 
 _GROUPS: Final = "groups"
 # So many rows wait at least until they are merged.

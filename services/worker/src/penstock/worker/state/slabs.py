@@ -1,0 +1,134 @@
+"""Slabs: rows that never change, of which some are still kept; those of like size are joined now and then.
+
+A change writes a new slab and leaves dead rows in older ones. Slabs of like size are joined and those with mostly dead
+rows written anew, so that there are few and a row is copied only a few times (as in a log-structured merge tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.program import HASH_COLUMN
+from penstock.worker.state.batches import joined
+from penstock.worker.state.budget import Budget
+from penstock.worker.state.index import Int64s
+
+RUN_BITS: Final = 28  # a location is a slab's number and, in so many bits, the number of a run of rows in it
+_FIRST_TIER_ROWS: Final = 1 << 10
+_TIER_SLABS: Final = 16  # slabs of about one size that become one
+_TIER_BITS: Final = _TIER_SLABS.bit_length() - 1
+# Slabs of this size are joined no more: a copy of a tier stays short, and the offsets of text have 32 bits.
+_LARGE_ROWS: Final = 1 << 17
+_LARGE_BYTES: Final = 4 << 20
+
+
+class Slab:
+    """Rows that never change, those of one hash next to each other, and which of them are still kept."""
+
+    __slots__ = ("alive", "bounds", "hashes", "is_spilled", "kept", "nbytes", "oldest", "rows", "size", "times")
+
+    def __init__(self, rows: pa.RecordBatch, hashes: Int64s, bounds: Int64s | None, times: Int64s | None) -> None:
+        self.rows = rows
+        self.size: int = rows.num_rows
+        self.hashes = hashes
+        """One for each run of rows."""
+        self.bounds = bounds
+        """Where each run begins, and where the last one ends; None when each is a single row."""
+        self.times = times
+        """When each run was last touched; None when runs are kept for ever."""
+        self.alive = np.ones(hashes.size, np.bool_)
+        """Which runs are still kept."""
+        self.kept: int = self.size
+        self.is_spilled = False
+        self.oldest = 0 if times is None else int(times.min())
+        """No run that is still kept was last touched before this."""
+        arrays = (array for array in (hashes, bounds, times, self.alive) if array is not None)
+        self.nbytes: int = rows.nbytes + sum(array.nbytes for array in arrays if array.flags.owndata)
+        """Wherever the rows are."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how large the rows are that are still kept."""
+        return self.nbytes * self.kept // max(1, self.size)
+
+    def lengths(self, runs: Int64s) -> Int64s:
+        """How many rows each run has."""
+        return np.ones(runs.size, np.int64) if self.bounds is None else self.bounds[runs + 1] - self.bounds[runs]
+
+    def move(self, rows: pa.RecordBatch) -> None:
+        """The same rows are elsewhere now."""
+        if self.bounds is None:
+            self.hashes = row_hashes(rows)
+        self.rows = rows
+        self.is_spilled = True
+
+    def take(self, runs: Int64s) -> pa.RecordBatch:
+        """The rows of some runs."""
+        if self.bounds is None:
+            return self.rows.take(pa.array(runs))
+        lengths = self.lengths(runs)
+        ends = np.cumsum(lengths)
+        shifts = np.repeat(self.bounds[runs] - ends + lengths, lengths)
+        return self.rows.take(pa.array(np.arange(lengths.sum()) + shifts))
+
+
+def row_hashes(rows: pa.RecordBatch) -> Int64s:
+    """The hash of each row's keys, without a copy."""
+    hashes: Int64s = rows.column(HASH_COLUMN).to_numpy().view(np.int64)
+    return hashes
+
+
+def rewritten(old: Sequence[tuple[Slab, Int64s]], schema: pa.Schema) -> Slab:
+    rows = joined([slab.take(runs) for slab, runs in old], schema)
+    lengths = np.concatenate([slab.lengths(runs) for slab, runs in old])
+    parts = [slab.times[runs] for slab, runs in old if slab.times is not None]
+    times = np.concatenate(parts) if parts else None
+    if (lengths == 1).all():
+        return Slab(rows, row_hashes(rows), None, times)
+    hashes = np.concatenate([slab.hashes[runs] for slab, runs in old])
+    return Slab(rows, hashes, np.append(0, np.cumsum(lengths)), times)
+
+
+def by_slab(locations: Int64s) -> Iterable[tuple[int, Int64s]]:
+    """The runs among some locations, slab by slab."""
+    if locations.size:
+        locations = np.sort(locations)
+        slabs = locations >> RUN_BITS
+        for part in np.split(locations, np.flatnonzero(slabs[1:] != slabs[:-1]) + 1):
+            yield int(part[0]) >> RUN_BITS, part & ((1 << RUN_BITS) - 1)
+
+
+def crowd_of(slabs: Mapping[int, Slab]) -> Sequence[int] | None:
+    """Slabs of one tier that are as many as it may have."""
+    tiers: dict[int, list[int]] = {}
+    for number, slab in slabs.items():
+        if slab.kept < _LARGE_ROWS and slab.kept_bytes < _LARGE_BYTES:
+            tier = tiers.setdefault(_tier(slab), [])
+            tier.append(number)
+            if len(tier) == _TIER_SLABS:
+                return tier
+    return None
+
+
+def spill_slabs(slabs: Iterable[Slab], bytes: int, budget: Budget) -> int:
+    """Moves slabs to files, the oldest first: what changes is in new ones. Returns how much that was."""
+    moved = 0
+    for slab in slabs:
+        if moved >= bytes:
+            break
+        if not slab.is_spilled and (rows := budget.moved(slab.rows)) is not None:
+            moved += slab.rows.nbytes
+            slab.move(rows)
+    return moved
+
+
+def is_mostly_dead(slab: Slab) -> bool:
+    return slab.size - slab.kept > max(slab.kept, _FIRST_TIER_ROWS)
+
+
+def _tier(slab: Slab) -> int:
+    return ((slab.kept // _FIRST_TIER_ROWS).bit_length() + _TIER_BITS - 1) // _TIER_BITS
