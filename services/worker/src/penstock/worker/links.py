@@ -13,6 +13,8 @@ from penstock.common.program import (
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
+    InstantJoin,
+    Join,
     Operator,
     OperatorKey,
     SessionWindowAggregate,
@@ -75,6 +77,8 @@ class Links:
                     | SessionWindowAggregate()
                     | UpdatingAggregate()
                     | WindowFunction()
+                    | InstantJoin()
+                    | Join()
                 ):
                     operators.append(await self._open(operator, _input(operator, schema)))
                 case _:

@@ -133,7 +133,7 @@ def _pairs(edge: Edge, sources: int, targets: int) -> Iterator[tuple[TaskId, Tas
         raise InternalError(f"the forward edge {edge.source} → {edge.target} joins {sources} and {targets} subtasks")
     for source in range(sources):
         for target in range(targets):
-            if edge.kind is EdgeKind.SHUFFLE or source == target:
+            if edge.kind is not EdgeKind.FORWARD or source == target:
                 yield TaskId(edge.source, source), TaskId(edge.target, target)
 
 

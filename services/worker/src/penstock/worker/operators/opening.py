@@ -7,7 +7,11 @@ import pyarrow as pa
 from penstock.common.errors import InternalError
 from penstock.common.program import (
     HASH_COLUMN,
+    LEFT,
     OP_COLUMN,
+    RIGHT,
+    InstantJoin,
+    Join,
     Operator,
     SessionWindowAggregate,
     SlidingWindowAggregate,
@@ -18,9 +22,12 @@ from penstock.common.program import (
 )
 from penstock.worker.operators.base import ChainOperator, Planner
 from penstock.worker.operators.corrected_tumbling import CorrectedTumblingWindows
+from penstock.worker.operators.instant_join import InstantJoins
+from penstock.worker.operators.join import Joins, RowsThatChange, RowsThatStay, Side
 from penstock.worker.operators.panes import Slide
-from penstock.worker.operators.queries import Planning
+from penstock.worker.operators.queries import Planning, Query
 from penstock.worker.operators.session import SessionWindows
+from penstock.worker.operators.sides import Sides
 from penstock.worker.operators.sliding import SlidingWindows
 from penstock.worker.operators.tumbling import TumblingWindows
 from penstock.worker.operators.updating import UpdatingAggregates
@@ -61,5 +68,26 @@ async def open_operator(
                 return UpdatingAggregates((ttl_ms or updating_ttl_ms) * 1000, *queries, budget)
             case WindowFunction(sql):
                 return WindowFunctions(await planning.plan(StageQuery(sql), rows, results), budget)
+            case InstantJoin(left, right, sql):
+                sides = Sides(left, right)
+                return InstantJoins(sides, await planning.plan_join(sql, sides, results), budget)
+            case Join() as join:
+                ttl_us = (join.ttl_ms or updating_ttl_ms) * 1000
+                return await _join(join, results, planning, ttl_us, OP_COLUMN in operator.output.names, budget)
             case other:
                 raise InternalError(f"the operator {operator.key} keeps no state: {type(other).__name__}")
+
+
+async def _join(
+    join: Join, results: pa.Schema, planning: Planning, ttl_us: int, gives_changes: bool, budget: Budget
+) -> Joins:
+    hashed: dict[str, Query] = {}
+    kept: dict[str, Side] = {}
+    for name, side in ((LEFT, join.left), (RIGHT, join.right)):
+        hashed[name] = await planning.plan(StageQuery(side.hashed), side.rows, side.rows.append(_HASH))
+        keeping_us = side.retention_us or ttl_us
+        kind = RowsThatChange if side.counted else RowsThatStay
+        kept[name] = kind(hashed[name], keeping_us, budget)
+    sides = Sides(join.left.rows, join.right.rows)
+    query = await planning.plan_join(join.sql, sides, results)
+    return Joins(join.kind, sides, kept, hashed, query, gives_changes=gives_changes)

@@ -12,6 +12,7 @@ from penstock.common.program import StageQuery
 from penstock.worker.batches import Batches
 from penstock.worker.fragments import PlannedFragment, fragment_spec
 from penstock.worker.operators.base import Planner
+from penstock.worker.operators.sides import JoinQuery, Sides
 from penstock.worker.state.batches import coalesced, empty
 from penstock.worker.state.times import split_at
 
@@ -40,13 +41,19 @@ class Planning:
 
     def __init__(self, engine: Planner) -> None:
         self._engine = engine
-        self._planned: list[Query] = []
+        self._planned: list[Query | JoinQuery] = []
 
     async def plan(self, query: StageQuery, rows: pa.Schema, output: pa.Schema) -> Query:
         """A query over `rows`. Its columns are those of `output`, which are not null where that says so, whatever the
         engine can prove: what merges rows gives rows of their own schema."""
         planned = pa.schema([field.with_nullable(True) for field in output])
         found = Query(await self._engine.plan(fragment_spec(query, rows, planned)), output)
+        self._planned.append(found)
+        return found
+
+    async def plan_join(self, sql: str, sides: Sides, output: pa.Schema) -> JoinQuery:
+        """A query over the rows of two sides, with columns as above."""
+        found = await JoinQuery.planned(self._engine, sql, sides, output)
         self._planned.append(found)
         return found
 

@@ -1,0 +1,197 @@
+"""Joins of rows that come and go, on both sides, in any order: what leaves makes what a join of what is there gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.common.program import LEFT, RIGHT, Join, JoinKind, JoinSide
+from penstock.worker.operators.base import END_OF_TIME, ChainOperator
+from penstock.worker.operators.testing import SharedPlanner, batch_of, opened, rows_of
+
+Value = tuple[int | None, int | None]
+"""A key and a number."""
+Change = tuple[str, Value, int]
+"""A side, a row, and whether it comes or goes."""
+
+_TIME = pa.field("_timestamp", pa.timestamp("us"), nullable=False)
+_WORDS = {
+    JoinKind.INNER: "INNER JOIN",
+    JoinKind.LEFT: "LEFT OUTER JOIN",
+    JoinKind.RIGHT: "RIGHT OUTER JOIN",
+    JoinKind.FULL: "FULL OUTER JOIN",
+    JoinKind.SEMI: "LEFT SEMI JOIN",
+    JoinKind.ANTI: "LEFT ANTI JOIN",
+}
+
+
+def schema_of(side: str, counted: bool) -> pa.Schema:
+    count = [pa.field("_n", pa.int64())] if counted else []
+    return pa.schema([pa.field("_k0", pa.int64()), pa.field(f"{side}.v", pa.int64()), *count, _TIME])
+
+
+def side_of(side: str, counted: bool, retention_us: int = 0) -> JoinSide:
+    value = f"`{side}.v`"
+    hashed = (
+        f"SELECT _k0, {value}, sum(_n) AS _n, max(_timestamp) AS _timestamp, xxhash64(_k0) AS _hash FROM input "
+        f"GROUP BY _k0, {value} HAVING sum(_n) <> 0"
+        if counted
+        else "SELECT *, xxhash64(_k0) AS _hash FROM input"
+    )
+    return JoinSide(schema_of(side, counted), hashed, counted, retention_us)
+
+
+def spread(side: str, counted: bool) -> str:
+    if not counted:
+        return f"`{side}`"
+    copies = "LATERAL VIEW explode(array_repeat(0, CAST(_n AS INT))) c AS d"
+    return f"(SELECT _k0, `{side}.v`, _timestamp FROM `{side}` {copies})"
+
+
+def join_of(kind: JoinKind, left: bool = True, right: bool = True, retention_us: int = 0) -> tuple[Join, pa.Schema]:
+    """A join by key with a condition besides; a side is counted, or its rows only come."""
+    only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
+    columns = "l._k0 AS a, l.`left.v` AS x" + ("" if only_left else ", r._k0 AS b, r.`right.v` AS y")
+    time = "l._timestamp" if only_left else "greatest(l._timestamp, r._timestamp) AS _timestamp"
+    sql = (
+        f"SELECT {columns}, {time} FROM {spread(LEFT, left)} AS l {_WORDS[kind]} {spread(RIGHT, right)} AS r "
+        "ON l._k0 = r._k0 AND (l.`left.v` <> r.`right.v` OR l.`left.v` IS NULL)"
+    )
+    names = ["a", "x"] if only_left else ["a", "x", "b", "y"]
+    appends = not left and not right and kind in (JoinKind.INNER, JoinKind.SEMI)
+    op = [] if appends else [pa.field("_op", pa.int8(), nullable=False)]
+    output = pa.schema([*(pa.field(name, pa.int64()) for name in names), *op, _TIME])
+    sides = side_of(LEFT, left, retention_us), side_of(RIGHT, right, retention_us)
+    return Join(*sides, sql, kind), output
+
+
+def matches(left: Value, right: Value) -> bool:
+    if left[0] is None or left[0] != right[0]:
+        return False
+    return left[1] is None or (right[1] is not None and left[1] != right[1])
+
+
+def joined(kind: JoinKind, left: Sequence[Value], right: Sequence[Value]) -> Iterator[tuple[int | None, ...]]:
+    """The same join, of all rows at once."""
+    for one in left:
+        met = [other for other in right if matches(one, other)]
+        match kind:
+            case JoinKind.SEMI | JoinKind.ANTI:
+                if bool(met) is (kind is JoinKind.SEMI):
+                    yield one
+            case _:
+                yield from (one + other for other in met)
+                if not met and kind in (JoinKind.LEFT, JoinKind.FULL):
+                    yield (*one, None, None)
+    if kind in (JoinKind.RIGHT, JoinKind.FULL):
+        yield from ((None, None, *other) for other in right if not any(matches(one, other) for one in left))
+
+
+_NUMBERS = st.one_of(st.none(), st.integers(0, 2))
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, gone: bool) -> list[list[Change] | None]:
+    """Changes of both sides in batches, with flushes between; what goes was there."""
+    present: dict[str, list[Value]] = {LEFT: [], RIGHT: []}
+    history: list[list[Change] | None] = []
+    for _ in range(draw(st.integers(1, 8))):
+        changes: list[Change] = []
+        for _ in range(draw(st.integers(1, 5))):
+            side = draw(st.sampled_from((LEFT, RIGHT)))
+            if gone and present[side] and draw(st.booleans()):
+                row = present[side].pop(draw(st.integers(0, len(present[side]) - 1)))
+                changes.append((side, row, -1))
+            else:
+                row = (draw(_NUMBERS), draw(_NUMBERS))
+                present[side].append(row)
+                changes.append((side, row, 1))
+        history.append(changes)
+        if draw(st.booleans()):
+            history.append(None)
+    return history
+
+
+async def fed(operator: ChainOperator, changes: Sequence[Change], counted: dict[str, bool]) -> Iterator[pa.RecordBatch]:
+    batches = []
+    for side in (LEFT, RIGHT):
+        rows = [(*row, *([change] if counted[side] else []), 0) for on, row, change in changes if on == side]
+        if rows:
+            batches.append(batch_of(schema_of(side, counted[side]), rows))
+    return iter(await operator.process(tuple(batches)))
+
+
+async def check(
+    kind: JoinKind, history: Sequence[Sequence[Change] | None], planner: SharedPlanner, counted: dict[str, bool]
+) -> None:
+    join, output = join_of(kind, counted[LEFT], counted[RIGHT])
+    operator = await opened(join, schema_of(LEFT, counted[LEFT]), output, planner)
+    left_by: Counter[tuple[object, ...]] = Counter()
+    present: dict[str, Counter[Value]] = {LEFT: Counter(), RIGHT: Counter()}
+
+    def apply(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> None:
+        for row in rows_of(batches):
+            values, change = (row[:-2], row[-2]) if "_op" in output.names else (row[:-1], 1)
+            left_by[values] += int(str(change))
+            assert left_by[values] >= 0, f"{values} is taken back and was not there"
+
+    for changes in [*history, None]:
+        if changes is None:
+            apply(await operator.flush())
+            rows = [list(present[side].elements()) for side in (LEFT, RIGHT)]
+            assert +left_by == Counter(joined(kind, *rows))
+        else:
+            for side, row, change in changes:
+                present[side][row] += change
+            apply(await fed(operator, changes, counted))
+    assert not await operator.advance(END_OF_TIME)
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=histories(gone=True))
+async def test_changes_of_both_sides_leave_what_is_joined(
+    kind: JoinKind, history: list[list[Change] | None], planner: SharedPlanner
+) -> None:
+    await check(kind, history, planner, {LEFT: True, RIGHT: True})
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=histories(gone=False))
+async def test_rows_that_only_come_leave_what_is_joined(
+    kind: JoinKind, history: list[list[Change] | None], planner: SharedPlanner
+) -> None:
+    await check(kind, history, planner, {LEFT: False, RIGHT: False})
+
+
+async def test_rows_are_forgotten_when_the_other_side_can_no_longer_meet_them(planner: SharedPlanner) -> None:
+    join, output = join_of(JoinKind.INNER, False, False, retention_us=1000)
+    operator = await opened(join, schema_of(LEFT, False), output, planner)
+    for time in range(0, 100_000, 50):
+        await operator.process((batch_of(schema_of(LEFT, False), [(1, 5, time)]),))
+        await operator.advance(time)
+    assert operator.state_rows < 100
+    met = await operator.process((batch_of(schema_of(RIGHT, False), [(1, 6, 99_950)]),))
+    assert 20 <= len(rows_of(met)) < 100
+
+
+async def test_state_is_restored(planner: SharedPlanner) -> None:
+    join, output = join_of(JoinKind.LEFT)
+    first, second = [await opened(join, schema_of(LEFT, True), output, planner) for _ in range(2)]
+    for table in first.tables.values():
+        table.begin()
+    await first.process((batch_of(schema_of(LEFT, True), [(1, 5, 2, 0), (2, 6, 1, 0)]),))
+    await first.process((batch_of(schema_of(RIGHT, True), [(1, 7, 1, 0)]),))
+    given_out = rows_of(await first.flush())
+    assert Counter(given_out) == Counter([(1, 5, 1, 7, 1, 0), (1, 5, 1, 7, 1, 0), (2, 6, None, None, 1, 0)])
+    for name, table in first.tables.items():
+        for rows in table.freeze().parts():
+            await second.restore(name, rows)
+    await second.process((batch_of(schema_of(RIGHT, True), [(1, 7, -1, 0)]),))
+    assert Counter(rows_of(await second.flush())) == Counter([(1, 5, 1, 7, -1, 0)] * 2 + [(1, 5, None, None, 1, 0)] * 2)
