@@ -13,10 +13,15 @@ from penstock.common.diagnostics import render_diagnostic
 from penstock.common.program import (
     HASH_COLUMN,
     INPUT,
+    LEFT,
     OP_COLUMN,
+    RIGHT,
     ArrowKey,
     ArrowValue,
     ConnectorSink,
+    EdgeKind,
+    InstantJoin,
+    Join,
     Output,
     Program,
     SessionWindowAggregate,
@@ -110,17 +115,32 @@ async def check_queries(engine: Engine, program: Program) -> None:
                 final = await check(engine, staged(operator.kind.final, schema, None))
                 assert operator.output is not None
                 assert final.names == [name for name in operator.output.names if name != OP_COLUMN]
+            if isinstance(operator.kind, InstantJoin | Join):
+                await check_join(engine, program, node.key, operator.kind, operator.output)
             if isinstance(operator.kind, ConnectorSink):
                 assert schema == operator.kind.input
             schema = operator.output
             assert isinstance(operator.kind, ArrowKey) or schema is None or schema.names[-1] == TIMESTAMP_COLUMN
 
 
+async def check_join(
+    engine: Engine, program: Program, key: str, kind: InstantJoin | Join, output: pa.Schema | None
+) -> None:
+    sides = (kind.left, kind.right) if isinstance(kind, InstantJoin) else (kind.left.rows, kind.right.rows)
+    for side, edge in zip(sides, (EdgeKind.SHUFFLE_LEFT, EdgeKind.SHUFFLE_RIGHT), strict=True):
+        assert input_of(program, key, edge) == side
+    assert sides[0].names != sides[1].names
+    joined = await check(engine, FragmentSpec(kind.sql, dict(zip((LEFT, RIGHT), sides, strict=True))))
+    assert output is not None and joined.names == [name for name in output.names if name != OP_COLUMN]
+    for side in () if isinstance(kind, InstantJoin) else (kind.left, kind.right):
+        hashed = await check(engine, FragmentSpec(side.hashed, {INPUT: side.rows}))
+        assert hashed.names == [*side.rows.names, HASH_COLUMN]
+
+
 async def check(engine: Engine, spec: FragmentSpec) -> pa.Schema:
     """A fragment can be planned and run, and gives what it says."""
     async with await engine.plan(spec) as fragment:
-        (schema,) = spec.inputs.values()
-        (result,) = await fragment.run(pa.RecordBatch.from_pylist([], schema))
+        (result,) = await fragment.run(*(pa.RecordBatch.from_pylist([], schema) for schema in spec.inputs.values()))
     assert result.schema == fragment.output_schema
     return result.schema
 
@@ -133,12 +153,14 @@ def staged(query: StageQuery, schema: pa.Schema, output: pa.Schema | None) -> Fr
     return FragmentSpec(query.before, {INPUT: schema}, output, aggregation=stage, after=query.after)
 
 
-def input_of(program: Program, key: str) -> pa.Schema | None:
-    """The schema of a node's input, which all its edges have."""
+def input_of(program: Program, key: str, kind: EdgeKind | None = None) -> pa.Schema | None:
+    """The schema of a node's input, which all its edges of a kind have."""
     schemas = [
         DEAD_LETTERS if edge.output is Output.DEAD_LETTERS else program.node(edge.source).operators[-1].output
         for edge in program.edges
-        if edge.target == key
+        if edge.target == key and kind in (None, edge.kind)
     ]
-    assert all(schema == schemas[0] for schema in schemas)
+    assert kind is None or schemas
+    has_sides = any(edge.kind is EdgeKind.SHUFFLE_LEFT for edge in program.edges if edge.target == key)
+    assert all(schema == schemas[0] for schema in schemas) or (kind is None and has_sides)
     return schemas[0] if schemas else None

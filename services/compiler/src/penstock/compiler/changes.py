@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from penstock.common.program import HASH_COLUMN
+from penstock.common.program import COUNT_COLUMN, HASH_COLUMN
 from penstock.compiler.dialect import spark_sql
 from penstock.compiler.functions import call
 from penstock.compiler.plan import nested
@@ -16,8 +16,6 @@ from penstock.compiler.types import quoted, spark_sql_cast
 from penstock.connectors.base import TIMESTAMP_COLUMN
 
 _PLACE: Final = "_place"
-_COUNT: Final = "_n"
-"""How often a row is there."""
 
 
 def latest() -> exp.Expr:
@@ -29,7 +27,7 @@ def latest() -> exp.Expr:
 def counted(names: Sequence[str], count: str) -> exp.Select:
     """Each row once, with how often it came and was not taken back."""
     total = call("sum", column(count))
-    select = select_from_input([*(column(name) for name in names), aliased(total, _COUNT), latest()])
+    select = select_from_input([*(column(name) for name in names), aliased(total, COUNT_COLUMN), latest()])
     select.set("group", exp.Group(expressions=[column(name) for name in names]))
     select.set("having", exp.Having(this=exp.NEQ(this=total.copy(), expression=exp.Literal.number(0))))
     return select
@@ -37,7 +35,7 @@ def counted(names: Sequence[str], count: str) -> exp.Select:
 
 def kept_rows(names: Sequence[str], keys: Sequence[str]) -> exp.Select:
     """The rows to keep of those kept so far and new ones, with the hash of their keys."""
-    select = counted(names, _COUNT)
+    select = counted(names, COUNT_COLUMN)
     select.append("expressions", aliased(_hash(keys), HASH_COLUMN))
     return select
 
@@ -58,7 +56,7 @@ def hashed(keys: Sequence[str]) -> str:
 
 def spread(names: Sequence[str]) -> exp.Select:
     """Each row as often as it is there; one that was taken back before it came is not there yet."""
-    copies = call("array_repeat", exp.Literal.number(0), spark_sql_cast(column(_COUNT), "INT"))
+    copies = call("array_repeat", exp.Literal.number(0), spark_sql_cast(column(COUNT_COLUMN), "INT"))
     lateral = exp.Lateral(
         this=call("explode", copies),
         view=True,

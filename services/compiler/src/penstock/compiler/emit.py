@@ -32,7 +32,7 @@ def emit(plan: Plan) -> Program:
         Edge(
             node_of[part.step],
             NodeKey(chain.steps[0].key),
-            EdgeKind.SHUFFLE if part.keys else EdgeKind.FORWARD,
+            part.edge if part.keys else EdgeKind.FORWARD,
             part.keys,
             part.output,
         )

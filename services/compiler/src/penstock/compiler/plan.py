@@ -13,6 +13,9 @@ from sqlglot import exp
 from penstock.common.program import (
     INPUT,
     Aggregation,
+    EdgeKind,
+    InstantJoin,
+    Join,
     OperatorKey,
     Output,
     ProgramSettings,
@@ -63,6 +66,7 @@ class Key:
 Stateful: TypeAlias = (
     TumblingWindowAggregate | SlidingWindowAggregate | SessionWindowAggregate | UpdatingAggregate | WindowFunction
 )
+Joining: TypeAlias = InstantJoin | Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Write:
     max_parallelism: int | None
 
 
-StepKind: TypeAlias = Scan | Query | Key | Stateful | Write
+StepKind: TypeAlias = Scan | Query | Key | Stateful | Joining | Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Input:
     output: Output = Output.ROWS
     keys: tuple[str, ...] = ()
     """The columns by which rows find their subtask; without any, they stay where they are."""
+    edge: EdgeKind = EdgeKind.SHUFFLE
+    """How they find it, if they have keys: to a side of a join, or just so."""
 
 
 @dataclass(frozen=True, slots=True)

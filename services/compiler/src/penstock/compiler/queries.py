@@ -17,6 +17,9 @@ from penstock.compiler.catalog import refuse_reserved
 from penstock.compiler.checks import Clause, check_clauses, check_expressions
 from penstock.compiler.diagnostics import Known, Problems, refusal
 from penstock.compiler.grouping import WINDOW_MARK, Grouping, Named, distinct, group, is_grouped, with_window
+from penstock.compiler.joined_tables import JoinedTables, has_joins
+from penstock.compiler.joins import Joins
+from penstock.compiler.names import FromTable, implied_name
 from penstock.compiler.overs import Overs, Ranked, has_over, windows_of, with_named_windows
 from penstock.compiler.positions import Text
 from penstock.compiler.relations import (
@@ -127,13 +130,19 @@ class Queries:
         told = frozenset(
             target for field, target in zip(relation.columns, targets, strict=True) if field.name in windows.columns
         )
-        return replace(named, windows=Windows(told, windows.width_us), late_letters=relation.late_letters)
+        times = frozenset(
+            target for field, target in zip(relation.columns, targets, strict=True) if field.name in relation.times
+        )
+        return replace(named, windows=Windows(told, windows.width_us), late_letters=relation.late_letters, times=times)
 
     # SELECT -----------------------------------------------------------------------------------------------------------
 
     async def _select(self, select: exp.Select, scope: Scope, positional: bool) -> Relation:
         check_clauses(select, self.text)
-        source = await self._source(select, scope)
+        if has_joins(select):
+            select, source = await self._joined_tables(scope).read(select)
+        else:
+            source = await self._source(select, scope)
         select = with_named_windows(select, self.text)
         self._check(select)
         projections = tuple(self._projections(select, source, positional))
@@ -181,7 +190,12 @@ class Queries:
         names = ", ".join(name for name, _ in projections)
         shown = names if len(names) <= _LONGEST_DESCRIPTION else f"{names[:_LONGEST_DESCRIPTION]}…"
         relation = self.steps.query(step, source.relation, schema, f"select {shown}{' where …' if where else ''}")
-        return replace(relation, windows=windows_of(projections, source), late_letters=source.relation.late_letters)
+        return replace(
+            relation,
+            windows=windows_of(projections, source),
+            late_letters=source.relation.late_letters,
+            times=frozenset(name for name, value in projections if _is_event_time(value, source)),
+        )
 
     async def _grouped(self, select: exp.Select, source: SelectSource, projections: Named) -> Relation:
         """A SELECT of groups; functions with OVER are then of the groups."""
@@ -207,6 +221,10 @@ class Queries:
         return Aggregates(self.analyst, self.steps, self.text, self.settings)
 
     @property
+    def _joins(self) -> Joins:
+        return Joins(self.analyst, self.steps, self.text, self.settings)
+
+    @property
     def _overs(self) -> Overs:
         return Overs(self.analyst, self.steps, self.text, self.settings)
 
@@ -216,6 +234,10 @@ class Queries:
             hint = "add FROM and the name of a table"
             raise refusal("unsupported", "a query reads from a table", self.text.span(select), hint)
         source = clause.this
+        return select_source(select, source, await self._from(source, scope), self.text)
+
+    async def _from(self, source: exp.Expr, scope: Scope) -> Relation:
+        """The rows of a table or query in FROM."""
         match source:
             case exp.Subquery():
                 check_clauses(source, self.text)
@@ -228,8 +250,25 @@ class Queries:
             case _:
                 raise refusal("unsupported", "only tables and queries can be read in FROM", self.text.span(source))
         alias = source.args.get("alias")
-        relation = self.renamed(relation, (alias.args.get("columns") if alias is not None else None) or [])
-        return select_source(select, source, relation, self.text)
+        return self.renamed(relation, (alias.args.get("columns") if alias is not None else None) or [])
+
+    def _joined_tables(self, scope: Scope) -> JoinedTables:
+        return JoinedTables(
+            self._joins,
+            self.text,
+            lambda table: self._from_table(table, scope),
+            lambda query: self.relation(query, scope),
+            lambda select: is_grouped(select, select.expressions, self.kinds),
+        )
+
+    async def _from_table(self, source: exp.Expr, scope: Scope) -> FromTable:
+        """One of several tables in FROM, under its name."""
+        relation = await self._from(source, scope)
+        name = source.alias or (source.name if isinstance(source, exp.Table) else "")
+        if not name:
+            hint = "write (SELECT …) AS name"
+            raise refusal("missing_name", "a query that is joined needs a name", self.text.span(source), hint)
+        return FromTable(name, relation)
 
     async def _window_table(self, source: exp.Table, scope: Scope) -> Relation:
         """`tumble(table, width)` in FROM."""
@@ -265,7 +304,7 @@ class Queries:
             explicit = item.alias if isinstance(item, exp.Alias) else None
             if isinstance(item, exp.Aliases):
                 raise refusal("unsupported", "one value has one name", self.text.span(item))
-            name = explicit or _implied_name(value) or f"column{place}"
+            name = explicit or implied_name(value) or f"column{place}"
             refuse_reserved(name, self.text.span(item))
             if name in seen:
                 is_implied = explicit is None and not isinstance(value, exp.Column | exp.Dot)
@@ -348,6 +387,13 @@ async def _limited(source: SelectSource, where: exp.Expr | None) -> SelectSource
     return replace(source, relation=await ranking.limited(min(limits))) if limits else source
 
 
+def _is_event_time(value: exp.Expr, source: SelectSource) -> bool:
+    """Whether a column of a SELECT is the event time of its rows."""
+    if not isinstance(value, exp.Column) or value.table not in ("", source.name) or value.args.get("db"):
+        return False
+    return value.name in (*source.relation.times, TIMESTAMP.name)
+
+
 def _limit_of(condition: exp.Expr, name: str, table: str | None) -> int | None:
     """The greatest number that a condition on a column lets through."""
     if not isinstance(condition, exp.LTE | exp.LT | exp.EQ):
@@ -413,26 +459,6 @@ def _all_of(table: str, fields: list[pa.Field]) -> exp.Select:
     return exp.Select(
         expressions=[column(field.name) for field in fields], from_=exp.From(this=exp.Table(this=identifier(table)))
     )
-
-
-def _implied_name(value: exp.Expr) -> str | None:
-    """The name of a column that has none, as Postgres has it."""
-    match value:
-        case exp.Column():
-            return value.name
-        case exp.Dot():
-            return str(value.expression.name)
-        case exp.Cast() | exp.Paren():
-            return _implied_name(value.this)
-        case exp.Anonymous():
-            return value.name.lower()
-        case exp.Case() | exp.If():
-            return "case"
-        case exp.Bracket():
-            return _implied_name(value.this)
-        case exp.Func() if not isinstance(value, exp.Binary):
-            return str(value.sql_name()).lower()
-    return None
 
 
 def _with_json(schema: pa.Schema, projections: Named, source: pa.Schema) -> pa.Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, assert_never
 
 import pyarrow as pa
 from pyarrow import types as arrow
@@ -15,6 +15,9 @@ from penstock.common.program import (
     INPUT,
     OP_COLUMN,
     WATERMARK_COLUMN,
+    EdgeKind,
+    InstantJoin,
+    Join,
     OperatorKey,
     Output,
     SessionWindowAggregate,
@@ -24,7 +27,7 @@ from penstock.common.program import (
     UpdatingAggregate,
     WindowFunction,
 )
-from penstock.compiler.plan import Input, Key, Query, Scan, Stateful, Step, Write
+from penstock.compiler.plan import Input, Joining, Key, Query, Scan, Stateful, Step, Write
 from penstock.compiler.types import spark_name, spark_sql_cast
 from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE
 
@@ -75,6 +78,8 @@ class Relation:
     late_letters: str | None = None
     """The source table whose late rows are letters for its dead-letter table."""
     ranking: Ranking | None = None
+    times: frozenset[str] = frozenset()
+    """The columns that are the rows' event time."""
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -146,6 +151,16 @@ class Steps:
         name = self._unused(OperatorKey(f"{names[type(kind)]}_{_digest(identity)}"))
         return self._relation(Step(name, description, kind, inputs, schema))
 
+    def joined(
+        self, kind: Joining, left: Relation, right: Relation, keys: tuple[str, ...], schema: pa.Schema, description: str
+    ) -> Relation:
+        """An operator with two sides, whose rows of a key are in one subtask."""
+        sides = ((left, EdgeKind.SHUFFLE_LEFT), (right, EdgeKind.SHUFFLE_RIGHT))
+        inputs = tuple(replace(part, keys=keys, edge=edge) for side, edge in sides for part in side.inputs)
+        identity = "\n".join([_identity(kind), *keys, *sorted(self._sources(inputs))])
+        name = self._unused(OperatorKey(f"join_{_digest(identity)}"))
+        return self._relation(Step(name, description, kind, inputs, schema))
+
     def _sources(self, inputs: Iterable[Input]) -> set[OperatorKey]:
         """The tables that rows are of: what is done to them on the way may change without a loss of state."""
         found: set[OperatorKey] = set()
@@ -190,6 +205,17 @@ def _kept_by(kind: Stateful) -> Stateful:
             return replace(kind, final=StageQuery())
         case _:
             return kind
+
+
+def _identity(kind: Joining) -> str:
+    """What the state of a join depends on."""
+    match kind:
+        case InstantJoin(left, right, _):
+            return f"instant {left.names} {right.names}"
+        case Join(left, right, sql, how):
+            return "\n".join([how.name, sql, *(f"{side.rows.names} {side.hashed}" for side in (left, right))])
+        case _:
+            assert_never(kind)
 
 
 def _digest(identity: str) -> str:

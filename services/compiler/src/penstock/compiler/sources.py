@@ -213,7 +213,8 @@ class Sources:
         select = observing(rows, event_time, behind)
         observed = self.steps.query(select, rows, schema, f"event time {field.name} of {table.name}")
         schema = pa.schema([*rows.columns, *others, WATERMARK, TIMESTAMP])
-        return self.steps.query(with_watermark(observed), observed, schema, f"watermark of {table.name}")
+        timed = self.steps.query(with_watermark(observed), observed, schema, f"watermark of {table.name}")
+        return replace(timed, times=frozenset() if name is None else frozenset({name.text}))
 
     async def _watermark(self, table: ConnectorTable, event_time: exp.Expr, rows: Relation) -> exp.Expr:
         """How far event time has come by a row."""

@@ -86,20 +86,25 @@ class SelectSource:
 
 
 def select_source(select: exp.Select, source: exp.Expr, relation: Relation, text: Text) -> SelectSource:
-    """What a SELECT over a relation reads; joins other than with UNNEST are refused."""
+    """What a SELECT over one relation reads."""
     alias = source.args.get("alias")
     given = alias.name if alias is not None and alias.this is not None else None
     name = given or (source.name if isinstance(source, exp.Table) else None) or None
     joins = [*(select.args.get("joins") or []), *(source.args.get("joins") or [])]
-    laterals = [_unnest_of_join(join, text) for join in joins]
+    laterals = [unnest_of_join(join, text) for join in joins]
     laterals += [_unnest(lateral, False, text) for lateral in select.args.get("laterals") or []]
     return SelectSource(relation, name, tuple(laterals))
 
 
-def _unnest_of_join(join: exp.Join, text: Text) -> exp.Lateral:
-    if _unnested_call(join.this) is None:
-        what = f"{(join.side or '').upper()} JOIN".strip() if join.kind != "CROSS" or join.side else "CROSS JOIN"
-        raise refusal("unsupported", f"{what} is not supported yet", text.span(join))
+def is_unnest(node: exp.Expr) -> bool:
+    """Whether what is joined is an array that is unnested."""
+    return _unnested_call(node) is not None
+
+
+def unnest_of_join(join: exp.Join, text: Text) -> exp.Lateral:
+    """An array that is unnested beside the row that holds it."""
+    if not is_unnest(join.this):
+        raise refusal("unsupported", "a join inside parentheses is not supported", text.span(join))
     condition = join.args.get("on")
     if (condition is not None and condition != exp.true()) or join.side in ("RIGHT", "FULL") or join.args.get("using"):
         hint = "write CROSS JOIN UNNEST(…), or LEFT JOIN UNNEST(…) ON true"

@@ -1,3 +1,0 @@
-CREATE TABLE clicks (user_id TEXT NOT NULL, ms INT, ts TIMESTAMP, geo STRUCT<city TEXT>)
-  WITH (connector = 'single_file', path = 'c.json', type = 'source');
-SELECT ms FROM clicks WHERE ms = (SELECT max(ms) FROM clicks);
