@@ -59,7 +59,7 @@ def draw_svg(program: Program) -> str:
         '<path d="M0,0 L8,4 L0,8 z" fill="#55708a"/></marker></defs>',
     ]
     for edge in program.edges:
-        shuffle = " shuffle" if edge.kind is EdgeKind.SHUFFLE else ""
+        shuffle = "" if edge.kind is EdgeKind.FORWARD else " shuffle"
         dead = " dead" if edge.output is Output.DEAD_LETTERS else ""
         note = " ".join(filter(None, [shuffle.strip(), *edge.keys, "dead letters" if dead else ""]))
         parts += _draw_edge(boxes[edge.source], boxes[edge.target], f"edge{shuffle}{dead}", note)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from penstock.api.schemas import Column, Graph, GraphEdge, GraphNode, GraphOperator, QueriedKind
+from penstock.api.schemas import Column, Graph, GraphEdge, GraphEdgeKind, GraphNode, GraphOperator, QueriedKind
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
@@ -16,6 +16,8 @@ from penstock.common.program import (
     ConnectorSource,
     Edge,
     EdgeKind,
+    InstantJoin,
+    Join,
     Node,
     Operator,
     Output,
@@ -30,9 +32,11 @@ from penstock.common.program import (
 from penstock.common.redaction import MASK, looks_secret, redact
 
 _TEMPLATE = re.compile(r"\s*\{\{[^{}]*\}\}\s*")
-_EDGE_KIND: Mapping[EdgeKind, Literal["forward", "shuffle"]] = {
+_EDGE_KIND: Mapping[EdgeKind, GraphEdgeKind] = {
     EdgeKind.FORWARD: "forward",
     EdgeKind.SHUFFLE: "shuffle",
+    EdgeKind.SHUFFLE_LEFT: "shuffle_left",
+    EdgeKind.SHUFFLE_RIGHT: "shuffle_right",
 }
 Queried: TypeAlias = (
     ArrowValue
@@ -42,6 +46,8 @@ Queried: TypeAlias = (
     | SessionWindowAggregate
     | UpdatingAggregate
     | WindowFunction
+    | InstantJoin
+    | Join
 )
 _KIND: Mapping[type[Queried], QueriedKind] = {
     ArrowValue: "value",
@@ -51,6 +57,8 @@ _KIND: Mapping[type[Queried], QueriedKind] = {
     SessionWindowAggregate: "session_window",
     UpdatingAggregate: "updating",
     WindowFunction: "window_function",
+    InstantJoin: "instant_join",
+    Join: "join",
 }
 _OUTPUT: Mapping[Output, Literal["rows", "dead_letters"]] = {
     Output.ROWS: "rows",
@@ -116,7 +124,7 @@ def _operator(operator: Operator) -> GraphOperator:
 def _sql(kind: Queried) -> str:
     """The SQL that an operator runs, as one text."""
     match kind:
-        case ArrowValue(sql) | WindowFunction(sql):
+        case ArrowValue(sql) | WindowFunction(sql) | InstantJoin(sql=sql) | Join(sql=sql):
             return sql
         case ArrowKey(query):
             return _staged(query)

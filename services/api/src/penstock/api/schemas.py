@@ -184,8 +184,17 @@ class Column(Answer):
 
 
 QueriedKind: TypeAlias = Literal[
-    "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function"
+    "value",
+    "key",
+    "tumbling_window",
+    "sliding_window",
+    "session_window",
+    "updating",
+    "window_function",
+    "instant_join",
+    "join",
 ]
+GraphEdgeKind: TypeAlias = Literal["forward", "shuffle", "shuffle_left", "shuffle_right"]
 
 
 class GraphOperator(Answer):
@@ -213,7 +222,7 @@ class GraphNode(Answer):
 class GraphEdge(Answer):
     source: str
     target: str
-    kind: Literal["forward", "shuffle"]
+    kind: GraphEdgeKind
     keys: list[str]
     output: Literal["rows", "dead_letters"]
 
