@@ -54,6 +54,14 @@ def check_tags(rows: list[dict[str, Any]], folder: Path) -> None:
     assert sorted((row["counter"], row["tag"]) for row in rows) == sorted(expected)
 
 
+def check_joins(rows: list[dict[str, Any]], folder: Path) -> None:
+    bids = [row for row in rows if "item" in row]
+    windows = [row for row in rows if "offered" in row]
+    assert bids and all(row["item"] and row["price"] > 90_000_000 for row in bids)
+    assert sum(row["offered"] for row in windows) == 12_000
+    assert sum(row["bids"] for row in windows) == 184_000
+
+
 def check_changes(rows: list[dict[str, Any]], folder: Path) -> None:
     standing: dict[int, tuple[int, int]] = {}
     for row in rows:

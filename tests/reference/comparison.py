@@ -32,8 +32,9 @@ def rows_of(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
     """The rows with values that can be compared and hashed; without the columns that are hidden."""
     found: list[Row] = []
     for batch in batches:
-        names = [name for name in batch.schema.names if name not in (OP_COLUMN, TIMESTAMP_COLUMN)]
-        columns = [[_plain(value) for value in batch.column(name).to_pylist()] for name in names]
+        names = enumerate(batch.schema.names)  # by place: those of an answer may be there twice
+        places = [place for place, name in names if name not in (OP_COLUMN, TIMESTAMP_COLUMN)]
+        columns = [[_plain(value) for value in batch.column(place).to_pylist()] for place in places]
         found += zip(*columns, strict=True)
     return found
 
