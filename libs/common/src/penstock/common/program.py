@@ -167,6 +167,23 @@ class WindowFunction:
     sql: str
 
 
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """Rows beside those that a table has for their keys: looked up when they come, and not kept."""
+
+    connector: str
+    table: str
+    options: Mapping[str, str]
+    looked_up: pa.Schema
+    """What is read of the table, its key first."""
+    keys: tuple[str, ...]
+    """The columns of the rows that are looked up, one for each of the table's key."""
+    names: Mapping[str, str]
+    """Columns of the output to those of the table; the others are of the rows that come in."""
+    outer: bool = False
+    """A row without a match stays, with nulls."""
+
+
 OperatorKind: TypeAlias = (
     ConnectorSource
     | ConnectorSink
@@ -177,6 +194,7 @@ OperatorKind: TypeAlias = (
     | SessionWindowAggregate
     | UpdatingAggregate
     | WindowFunction
+    | LookupJoin
 )
 
 
@@ -370,9 +388,23 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             )
         case WindowFunction(sql):
             message.window_function.CopyFrom(proto.WindowFunction(sql=sql))
+        case LookupJoin() as join:
+            message.lookup_join.CopyFrom(_lookup_to_proto(join))
         case _:
             assert_never(operator.kind)
     return message
+
+
+def _lookup_to_proto(join: LookupJoin) -> proto.LookupJoin:
+    return proto.LookupJoin(
+        connector=join.connector,
+        table=join.table,
+        options=dict(join.options),
+        looked_up=_schema_to_bytes(join.looked_up),
+        keys=join.keys,
+        names=dict(join.names),
+        outer=join.outer,
+    )
 
 
 def _query_to_proto(query: StageQuery) -> proto.StageQuery:
@@ -423,8 +455,22 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
             return UpdatingAggregate(*_merge_and_final(message.updating), message.updating.ttl_ms)
         case "window_function":
             return WindowFunction(message.window_function.sql)
+        case "lookup_join":
+            return _lookup_from_proto(message.lookup_join)
         case other:
             raise InternalError(f"operator {message.id} is of an unknown kind: {other}")
+
+
+def _lookup_from_proto(message: proto.LookupJoin) -> LookupJoin:
+    return LookupJoin(
+        message.connector,
+        message.table,
+        _frozen(message.options),
+        _schema_of(message.looked_up),
+        tuple(message.keys),
+        _frozen(message.names),
+        message.outer,
+    )
 
 
 _Staged: TypeAlias = (

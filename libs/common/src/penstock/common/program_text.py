@@ -15,6 +15,7 @@ from penstock.common.program import (
     ConnectorSource,
     Edge,
     EdgeKind,
+    LookupJoin,
     Node,
     Operator,
     Output,
@@ -101,10 +102,21 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
         case WindowFunction(sql):
             yield f"window function {operator.key}: {operator.description}"
             yield f"  {sql}"
+        case LookupJoin() as join:
+            yield from _lookup_lines(operator, join)
         case _:
             assert_never(operator.kind)
     if operator.output is not None:
         yield f"  -> {_schema_text(operator.output)}"
+
+
+def _lookup_lines(operator: Operator, join: LookupJoin) -> Iterator[str]:
+    outer = " or nulls" if join.outer else ""
+    yield f"lookup {operator.key}: {join.connector} {join.table}{_options_text(join.options)}{outer}"
+    yield f"  by {', '.join(join.keys)}"
+    yield f"  of {_schema_text(join.looked_up)}"
+    for name, column in sorted(join.names.items()):
+        yield f"  {name} = {column}"
 
 
 def _stage_lines(merge: StageQuery, final: StageQuery) -> Iterator[str]:

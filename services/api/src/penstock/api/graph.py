@@ -16,6 +16,7 @@ from penstock.common.program import (
     ConnectorSource,
     Edge,
     EdgeKind,
+    LookupJoin,
     Node,
     Operator,
     Output,
@@ -105,6 +106,16 @@ def _operator(operator: Operator) -> GraphOperator:
                 table=table,
                 options=shown_options(options),
                 columns=_columns(schema),
+            )
+        case LookupJoin(connector, table, options):
+            return GraphOperator(
+                id=key,
+                description=description,
+                kind="lookup_join",
+                connector=connector,
+                table=table,
+                options=shown_options(options),
+                columns=_columns(operator.output),
             )
         case kind:
             columns = _columns(operator.output)

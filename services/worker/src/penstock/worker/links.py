@@ -13,6 +13,7 @@ from penstock.common.program import (
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
+    LookupJoin,
     Operator,
     OperatorKey,
     SessionWindowAggregate,
@@ -34,6 +35,10 @@ OpenOperator: TypeAlias = Callable[[Operator, pa.Schema, Planner], Awaitable[Cha
 """Opens an operator with state, for rows of a schema."""
 
 
+OpenLookup: TypeAlias = Callable[[LookupJoin, pa.Schema], ChainOperator]
+"""Opens a lookup join, which gives rows of a schema."""
+
+
 class Closable(Protocol):
     async def close(self) -> None: ...
 
@@ -41,10 +46,11 @@ class Closable(Protocol):
 class Links:
     """What the chain of a subtask is made of."""
 
-    def __init__(self, wiring: Wiring, planner: Planner, open_operator: OpenOperator) -> None:
+    def __init__(self, wiring: Wiring, planner: Planner, open_operator: OpenOperator, open_lookup: OpenLookup) -> None:
         self._wiring = wiring
         self._planner = planner
         self._open_operator = open_operator
+        self._open_lookup = open_lookup
         self.opened: list[Closable] = []
         """All so far, also when one could not be opened."""
         self.stateful: list[tuple[OperatorKey, ChainOperator]] = []
@@ -77,6 +83,9 @@ class Links:
                     | WindowFunction()
                 ):
                     operators.append(await self._open(operator, _input(operator, schema)))
+                case LookupJoin():
+                    operators.append(self._open_lookup(kind, _input(operator, operator.output)))
+                    self.opened.append(operators[-1])
                 case _:
                     assert_never(kind)
             schema = operator.output
