@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,8 @@ from penstock.connectors.formats.json import JsonDecoder
 from penstock.connectors.key_hashes import Int64s, key_hashes, same_keys
 from penstock.connectors.lookups import LookupOptions, LookupSpec, checked_rows
 
-FileFormat = Literal["json", "csv", "parquet"]
+FileFormat: TypeAlias = Literal["json", "csv", "parquet"]
+_ENDINGS: Final[Mapping[str, FileFormat]] = MappingProxyType({".csv": "csv", ".parquet": "parquet"})
 _NULL: Final = ""
 
 
@@ -36,8 +38,7 @@ class FileLookupOptions(LookupOptions):
 
     @property
     def file_format(self) -> FileFormat:
-        ending = os.path.splitext(self.path)[1].lower()
-        return self.format or {".csv": "csv", ".parquet": "parquet"}.get(ending, "json")  # type: ignore[return-value]
+        return self.format or _ENDINGS.get(os.path.splitext(self.path)[1].lower(), "json")
 
 
 @dataclass(frozen=True, slots=True)

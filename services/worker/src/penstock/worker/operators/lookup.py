@@ -79,7 +79,9 @@ class LookupJoins:
         """What is known of distinct keys by now, and where among that each key is."""
         known, cached = (np.zeros(0, np.int64), None) if self._cache is None else self._cache.find(keys)
         self._counters.cache_hits += known.size
-        missing = np.setdiff1d(np.arange(keys.num_rows), known)
+        is_missing = np.ones(keys.num_rows, np.bool_)
+        is_missing[known] = False
+        missing = np.flatnonzero(is_missing)
         asked = await self._questions.ask(keys.take(pa.array(missing))) if missing.size else []
         if self._cache is not None:
             for part in asked:
@@ -131,5 +133,7 @@ def _without_nulls(keys: pa.RecordBatch) -> Mask:
 
 def _distinct(keys: pa.RecordBatch) -> tuple[Int64s, pa.RecordBatch]:
     """The number of each row's key among the distinct ones, and these."""
-    _, firsts, ids = np.unique(row_ids(keys.columns, keys.num_rows), return_index=True, return_inverse=True)
+    ids = row_ids(keys.columns, keys.num_rows)
+    firsts = np.empty(int(ids.max(initial=-1)) + 1, np.int64)
+    firsts[ids[::-1]] = np.arange(ids.size)[::-1]  # the last one that is written is the first of its key
     return ids, keys.take(pa.array(firsts))
