@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from penstock.common.errors import UserError
+from penstock.connectors import file_lookup
 from penstock.connectors.errors import BadRow, FileError, UnsupportedType
 from penstock.connectors.file_lookup import FileLookup, FileLookupOptions
 from penstock.connectors.lookups import LookupSpec
@@ -121,6 +124,26 @@ async def test_a_file_that_is_replaced_by_one_of_the_same_time_and_size_is_read_
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(path)
     assert await found(table, 1) == {1: ("eve", 1.5)}
+
+
+async def test_a_file_that_takes_longer_than_a_question_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, load = threading.Event(), file_lookup._load
+
+    def slow(*arguments: Any) -> Any:
+        assert go_on.wait(10)
+        return load(*arguments)
+
+    monkeypatch.setattr(file_lookup, "_load", slow)
+    table = lookup(write(tmp_path / "users.json"))
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(table.look_up(keys(1)), 0.01)
+    go_on.set()
+    assert await asyncio.gather(found(table, 1), found(table, 2)) == [{1: ("ann", 1.5)}, {2: (None, None)}]
+    assert table.loads == 1
+    await table.close()
 
 
 async def test_a_key_that_is_there_twice_is_refused_with_its_value(tmp_path: Path) -> None:

@@ -126,6 +126,13 @@ async def test_a_uuid_is_found_by_its_text_and_other_text_finds_nothing(url: str
     await table.close()
 
 
+async def test_text_that_no_database_can_hold_finds_nothing(url: str) -> None:
+    await execute(url, "CREATE TABLE users (id TEXT PRIMARY KEY)", "INSERT INTO users VALUES ('a'), (''), (E'x\ny')")
+    table = opened(url, pa.schema([pa.field("id", pa.string(), nullable=False)]))
+    assert await found(table, id=["a\0b", "a", "", "x\ny"]) == [{"id": ""}, {"id": "a"}, {"id": "x\ny"}]
+    await table.close()
+
+
 async def test_every_type_of_column_comes_back(url: str) -> None:
     await execute(
         url,

@@ -80,3 +80,26 @@ SELECT r.user, r.amount, p.age FROM (
 --- duckdb
 SELECT r.user, r.amount, p.age FROM (
   SELECT user, amount FROM events UNION ALL SELECT user, -amount FROM refunds) AS r JOIN people AS p ON p.name = r.user
+
+--- lookup_of_windows_in_from
+SELECT window_start, p.city, count(*) AS n FROM tumble(events, INTERVAL '1 minute') AS e
+JOIN people p ON e.user = p.name GROUP BY window_start, p.city
+--- duckdb
+SELECT bucket(INTERVAL '1 minute', ts), p.city, count(*) FROM events e JOIN people p ON e.user = p.name GROUP BY 1, 2
+
+--- over_of_a_lookup
+SELECT c.w, p.city, c.user, row_number() OVER (PARTITION BY c.w, p.city ORDER BY c.n DESC, c.user) AS place FROM (
+  SELECT user, tumble(INTERVAL '1 minute') AS w, count(*) AS n FROM events GROUP BY 1, 2
+) AS c JOIN people p ON c.user = p.name
+--- duckdb
+SELECT span(s, INTERVAL '1 minute'), p.city, c.user, row_number() OVER (PARTITION BY s, p.city ORDER BY n DESC, c.user)
+FROM (SELECT user, bucket(INTERVAL '1 minute', ts) AS s, count(*) AS n FROM events GROUP BY 1, 2) AS c
+JOIN people p ON c.user = p.name
+
+--- distinct_of_a_lookup
+--- updating
+SELECT DISTINCT p.city, t.fee FROM events e
+LEFT JOIN people p ON e.user = p.name LEFT JOIN tariffs t ON t.kind = e.kind AND t.zone = 1 AND e.amount > 10
+--- duckdb
+SELECT DISTINCT p.city, t.fee FROM events e
+LEFT JOIN people p ON e.user = p.name LEFT JOIN tariffs t ON t.kind = e.kind AND t.zone = 1 AND e.amount > 10

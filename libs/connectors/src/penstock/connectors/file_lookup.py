@@ -89,24 +89,36 @@ class FileLookup:
         self._rows: _KeyedRows | None = None
         self._version: _Version | None = None
         self._looked_at = 0.0
-        self._loading = asyncio.Lock()
+        self._looking: asyncio.Task[_KeyedRows] | None = None
         self.loads = 0
         """How often the file was read."""
 
     async def look_up(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        async with self._loading:
-            rows = await self._current()
+        rows = await self._current()
         found = await asyncio.to_thread(rows.find, keys)
         arrays = [column.combine_chunks() for column in found.columns]
         return pa.RecordBatch.from_arrays([_whole(array) for array in arrays], schema=self._spec.schema)
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         self._rows = None
 
     async def _current(self) -> _KeyedRows:
-        now = self._clock()
-        if self._rows is not None and now - self._looked_at < self._options.cache_ttl.total_seconds():
+        """The rows; a look at the file goes on when who waits for it gives up, so that a long one comes to its end."""
+        is_due = self._clock() - self._looked_at >= self._options.cache_ttl.total_seconds()
+        if self._rows is not None and not is_due:
             return self._rows
+        looking = self._looking = self._looking or asyncio.create_task(self._look(), name=f"read {self._spec.table}")
+        try:
+            return await asyncio.shield(looking)
+        finally:
+            if looking.done() and self._looking is looking:
+                self._looking = None
+
+    async def _look(self) -> _KeyedRows:
+        now = self._clock()
         version = await asyncio.to_thread(_version_of, self._options.path)
         if self._rows is None or version != self._version:
             self._rows = await asyncio.to_thread(_load, self._spec, self._options)

@@ -151,11 +151,12 @@ def _query(spec: LookupSpec, table: str, uuids: frozenset[str]) -> str:
 
 
 def _possible(keys: pa.RecordBatch, uuids: frozenset[str]) -> pa.RecordBatch:
-    """The keys that may be there: text that is no UUID equals none."""
-    for name in uuids & set(keys.schema.names):
+    """The keys that may be there: no UUID equals other text, and no text there has a zero in it."""
+    for name in keys.schema.names:
         column = keys.column(name)
         if arrow.is_string(column.type):
-            keys = keys.filter(pc.match_substring_regex(column, _IS_UUID))
+            is_possible = pc.match_substring_regex(column, _IS_UUID if name in uuids else r"^[^\x00]*$")
+            keys = keys.filter(is_possible)
     return keys
 
 
