@@ -141,7 +141,8 @@ async def test_a_file_that_takes_longer_than_a_question_is_read_once(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(table.look_up(keys(1)), 0.01)
     go_on.set()
-    assert await asyncio.gather(found(table, 1), found(table, 2)) == [{1: ("ann", 1.5)}, {2: (None, None)}]
+    one, other = await asyncio.gather(found(table, 1), found(table, 2))
+    assert one | other == {1: ("ann", 1.5), 2: (None, None)}
     assert table.loads == 1
     await table.close()
 
