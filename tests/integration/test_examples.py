@@ -79,6 +79,15 @@ def check_windows(rows: list[dict[str, Any]], folder: Path) -> None:
     assert all(row["starts"] < row["ends"] and row["bids"] > 0 for row in rows)
 
 
+def check_lookups(rows: list[dict[str, Any]], folder: Path) -> None:
+    assert sorted((row["name"], row["ms"], row["origin"]) for row in rows) == [
+        ("Ann", 45, "somewhere"),
+        ("Ann", 120, "Norway"),
+        ("Bob", 15, "somewhere"),
+        ("Bob", 80, "somewhere"),
+    ]
+
+
 def check_settings(rows: list[dict[str, Any]], folder: Path) -> None:
     expected = [(n, 3, n // 3) for n in range(0, 100000, 30000)] + [(n, 7, n // 7) for n in range(0, 100000, 35000)]
     assert sorted((row["value"], row["factor"], row["quotient"]) for row in rows) == sorted(expected)

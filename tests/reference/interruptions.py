@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from reference.data import Dataset
+from reference.lookups import MemoryLookups
 from reference.memory import MemoryTables
 from reference.runs import Cut, NotRun, Outcome
 
 from penstock.common.ids import Generation, JobId, PipelineId
 from penstock.common.program import Program
 from penstock.common.storage import open_storage
+from penstock.connectors.base import Connector
 from penstock.spark import Engine
 from penstock.worker.assignment import Checkpoints, Job
 from penstock.worker.engine import Execution
@@ -146,7 +148,7 @@ def started(
     checkpoints = Checkpoints(folder.as_uri(), checkpointing.restore)
     assigned = assignment(placed, job=Job(job, PipelineId.new(), Generation(generation)), checkpoints=checkpoints)
     output = NoOutput()
-    connectors = {"single_file": tables, "preview": tables}
+    connectors: dict[str, Connector] = {"single_file": tables, "preview": tables, "postgres": MemoryLookups()}
     surroundings = Surroundings(engine, connectors, {}, cut.pace, lambda _table, _task: output)
     reporter = MemoryReporter()
     return Execution(assigned, surroundings, reporter), reporter

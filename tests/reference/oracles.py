@@ -7,6 +7,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 from reference.data import Dataset
+from reference.lookups import LOOKUP_TABLES
 from reference.queries import Oracle, Query
 
 from penstock.spark import Engine, FragmentSpec
@@ -49,6 +50,8 @@ def ask_duckdb(sql: str, data: Dataset) -> pa.Table:
     with duckdb.connect() as connection:
         for table in _TABLES:
             connection.register(table, data.whole(table))
+        for table, rows in LOOKUP_TABLES.items():
+            connection.register(table, rows)
         connection.execute(_MACROS)
         return connection.sql(sql).to_arrow_table()
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 from reference.data import TABLES, Dataset
+from reference.lookups import DECLARED, MemoryLookups
 from reference.memory import MemoryTables
 
 from penstock.common.config import load_config
@@ -80,7 +81,7 @@ class NotRun(AssertionError):
 
 async def compiled(engine: Engine, sql: str, tables: str = TABLES) -> Program:
     """The program of a query over the tables of `data`."""
-    compilation = await compile_query(tables + sql, engine)
+    compilation = await compile_query(tables + DECLARED + sql, engine)
     if compilation.program is None:
         errors = [found for found in compilation.diagnostics if found.severity is Severity.ERROR]
         raise NotCompiled("\n".join(f"{found.code}: {found.message} ({found.hint})" for found in errors))
@@ -90,7 +91,9 @@ async def compiled(engine: Engine, sql: str, tables: str = TABLES) -> Program:
 async def run(engine: Engine, program: Program, data: Dataset, cut: Cut) -> Outcome:
     """Runs a program that reads tables of a dataset to its end."""
     tables = MemoryTables(data, cut.batch_rows)
-    execution = await run_job(engine, program, cut, {"single_file": tables, "preview": tables})
+    execution = await run_job(
+        engine, program, cut, {"single_file": tables, "preview": tables, "postgres": MemoryLookups()}
+    )
     late_rows = sum(metrics.late_rows for metrics in execution.metrics)
     return Outcome(tuple(tables.written), tables.batches_read, late_rows)
 

@@ -14,6 +14,7 @@ from penstock.common.program import (
     ConnectorSource,
     Edge,
     EdgeKind,
+    LookupJoin,
     Node,
     NodeKey,
     Operator,
@@ -61,6 +62,9 @@ KINDS = (
     | st.builds(SessionWindowAggregate, MILLISECONDS, QUERIES, QUERIES)
     | st.builds(UpdatingAggregate, QUERIES, QUERIES, MILLISECONDS)
     | st.builds(WindowFunction, st.text())
+    | st.builds(
+        LookupJoin, NAMES, NAMES, STRINGS, SCHEMAS, st.lists(NAMES, max_size=2).map(tuple), STRINGS, st.booleans()
+    )
 )
 OPERATORS = st.builds(Operator, NAMES.map(OperatorKey), st.text(), KINDS, st.none() | SCHEMAS)
 NODES = st.builds(Node, NAMES.map(NodeKey), st.text(), st.lists(OPERATORS, max_size=3).map(tuple), st.integers(0, 1024))

@@ -8,6 +8,7 @@ from penstock.common.program import (
     ConnectorSource,
     Edge,
     EdgeKind,
+    LookupJoin,
     Node,
     NodeKey,
     Operator,
@@ -62,4 +63,19 @@ def test_mermaid_has_a_box_for_each_chain_and_escapes_text() -> None:
         '    n1["out<br/><i>at most 1</i>"]\n'
         "    n0 -->|shuffle a| n1\n"
         "    n0 -->|dead letters| n1\n"
+    )
+
+
+def test_plan_text_tells_what_is_looked_up_by_which_keys() -> None:
+    url = "postgresql://me:hunter2@db/shop"
+    join = LookupJoin("postgres", "users", {"url": url}, SCHEMA, ("_lookup0",), {"u.j": "j", "u.a": "a"}, outer=True)
+    lookup = Operator(OperatorKey("lookup_1"), "look up users", join, SCHEMA)
+    assert plan_text(Program((Node(NodeKey("n"), "", (lookup,)),), ())) == (
+        "node n\n"
+        "  lookup lookup_1: postgres users url='postgresql://***@db/shop' or nulls\n"
+        "    by _lookup0\n"
+        "    of a int64 not null, j json\n"
+        "    u.a = a\n"
+        "    u.j = j\n"
+        "    -> a int64 not null, j json\n"
     )

@@ -10,7 +10,7 @@ import pytest
 from penstock.common.errors import ErrorDomain
 from penstock.connectors.base import BadData, Connector, Role
 from penstock.connectors.errors import OptionError, OptionProblem, UnknownConnector
-from penstock.connectors.registry import CONNECTORS, connector_named, option_schemas, parse_options
+from penstock.connectors.registry import CONNECTORS, connector_named, option_schemas, parse_options, roles_of
 from penstock.connectors.single_file import FileSinkOptions, FileSourceOptions
 from penstock.connectors.testing import table_spec
 
@@ -26,7 +26,7 @@ def problems(connector: str, role: Role, **options: str) -> tuple[OptionProblem,
 @pytest.mark.parametrize("connector", CONNECTORS.values(), ids=str)
 def test_a_connector_is_found_by_its_name(connector: Connector) -> None:
     assert connector_named(connector.name) is connector
-    assert connector.source is not None or connector.sink is not None
+    assert roles_of(connector)
 
 
 def test_an_unknown_connector_has_a_hint() -> None:

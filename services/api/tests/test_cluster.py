@@ -70,6 +70,7 @@ async def test_connectors_come_with_the_schemas_of_their_options(api: Any) -> No
     connectors = {one["name"]: one for one in (await api.client.get("/connectors")).json()["data"]}
     assert {"impulse", "nexmark", "single_file", "stdout", "blackhole", "preview"} <= connectors.keys()
     assert connectors["impulse"]["source"]["properties"] and connectors["impulse"]["sink"] is None
+    assert connectors["postgres"]["lookup"]["properties"]["url"] and connectors["impulse"]["lookup"] is None
 
 
 async def test_sinks_tell_what_they_guarantee(api: Any) -> None:

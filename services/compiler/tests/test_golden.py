@@ -22,6 +22,7 @@ from penstock.common.program import (
     EdgeKind,
     InstantJoin,
     Join,
+    LookupJoin,
     Output,
     Program,
     SessionWindowAggregate,
@@ -117,6 +118,8 @@ async def check_queries(engine: Engine, program: Program) -> None:
                 assert final.names == [name for name in operator.output.names if name != OP_COLUMN]
             if isinstance(operator.kind, InstantJoin | Join):
                 await check_join(engine, program, node.key, operator.kind, operator.output)
+            if isinstance(operator.kind, LookupJoin):
+                check_lookup(operator.kind, schema, operator.output)
             if isinstance(operator.kind, ConnectorSink):
                 assert schema == operator.kind.input
             schema = operator.output
@@ -135,6 +138,17 @@ async def check_join(
     for side in () if isinstance(kind, InstantJoin) else (kind.left, kind.right):
         hashed = await check(engine, FragmentSpec(side.hashed, {INPUT: side.rows}))
         assert hashed.names == [*side.rows.names, HASH_COLUMN]
+
+
+def check_lookup(join: LookupJoin, rows: pa.Schema | None, output: pa.Schema | None) -> None:
+    """A lookup has keys of the table's types, and all columns that it gives."""
+    assert rows is not None and output is not None
+    key = list(join.looked_up)[: len(join.keys)]
+    assert [rows.field(name).type for name in join.keys] == [field.type for field in key]
+    for field in output:
+        found = join.looked_up.field(join.names[field.name]) if field.name in join.names else rows.field(field.name)
+        assert found.type == field.type
+        assert field.nullable or not found.nullable
 
 
 async def check(engine: Engine, spec: FragmentSpec) -> pa.Schema:

@@ -11,6 +11,7 @@ from penstock.common.program import (
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
+    LookupJoin,
     Node,
     NodeKey,
     Operator,
@@ -69,7 +70,10 @@ def test_the_same_program_keeps_everything() -> None:
 
 
 def test_what_is_added_is_new_and_what_is_gone_is_dropped() -> None:
-    after = program(read=SOURCE, keep=ArrowValue("SELECT 1"), other=UpdatingAggregate(MERGE, FINAL), write=SINK)
+    lookup = LookupJoin("redis", "users", {}, SCHEMA, ("user",), {})
+    after = program(
+        read=SOURCE, keep=ArrowValue("SELECT 1"), ask=lookup, other=UpdatingAggregate(MERGE, FINAL), write=SINK
+    )
     match = match_state(saved(BEFORE), after)
     assert (match.kept, match.dropped, match.new) == (("read", "write"), ("window",), ("other",))
     assert not match.incompatible

@@ -221,6 +221,23 @@ class Join:
     """Rows that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
 
 
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """Rows beside those that a table has for their keys: looked up when they come, and not kept."""
+
+    connector: str
+    table: str
+    options: Mapping[str, str]
+    looked_up: pa.Schema
+    """What is read of the table, its key first."""
+    keys: tuple[str, ...]
+    """The columns of the rows that are looked up, one for each of the table's key."""
+    names: Mapping[str, str]
+    """Columns of the output to those of the table; the others are of the rows that come in."""
+    outer: bool = False
+    """A row without a match stays, with nulls."""
+
+
 OperatorKind: TypeAlias = (
     ConnectorSource
     | ConnectorSink
@@ -233,6 +250,7 @@ OperatorKind: TypeAlias = (
     | WindowFunction
     | InstantJoin
     | Join
+    | LookupJoin
 )
 
 
@@ -436,6 +454,8 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
                     left=_side_to_proto(left), right=_side_to_proto(right), sql=sql, kind=kind.value, ttl_ms=ttl_ms
                 )
             )
+        case LookupJoin() as join:
+            message.lookup_join.CopyFrom(_lookup_to_proto(join))
         case _:
             assert_never(operator.kind)
     return message
@@ -449,6 +469,18 @@ def _side_to_proto(side: JoinSide) -> proto.JoinSide:
 
 def _side_from_proto(side: proto.JoinSide) -> JoinSide:
     return JoinSide(_schema_of(side.rows), side.hashed, side.counted, side.retention_us)
+
+
+def _lookup_to_proto(join: LookupJoin) -> proto.LookupJoin:
+    return proto.LookupJoin(
+        connector=join.connector,
+        table=join.table,
+        options=dict(join.options),
+        looked_up=_schema_to_bytes(join.looked_up),
+        keys=join.keys,
+        names=dict(join.names),
+        outer=join.outer,
+    )
 
 
 def _query_to_proto(query: StageQuery) -> proto.StageQuery:
@@ -506,8 +538,22 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
             join = message.join
             sides = _side_from_proto(join.left), _side_from_proto(join.right)
             return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms)
+        case "lookup_join":
+            return _lookup_from_proto(message.lookup_join)
         case other:
             raise InternalError(f"operator {message.id} is of an unknown kind: {other}")
+
+
+def _lookup_from_proto(message: proto.LookupJoin) -> LookupJoin:
+    return LookupJoin(
+        message.connector,
+        message.table,
+        _frozen(message.options),
+        _schema_of(message.looked_up),
+        tuple(message.keys),
+        _frozen(message.names),
+        message.outer,
+    )
 
 
 _Staged: TypeAlias = (

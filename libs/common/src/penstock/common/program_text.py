@@ -18,6 +18,7 @@ from penstock.common.program import (
     InstantJoin,
     Join,
     JoinSide,
+    LookupJoin,
     Node,
     Operator,
     Output,
@@ -115,6 +116,8 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
             yield from _side_lines("left", left)
             yield from _side_lines("right", right)
             yield f"  {sql}"
+        case LookupJoin() as join:
+            yield from _lookup_lines(operator, join)
         case _:
             assert_never(operator.kind)
     if operator.output is not None:
@@ -126,6 +129,15 @@ def _side_lines(name: str, side: JoinSide) -> Iterator[str]:
     retention = f", kept {side.retention_us} us" if side.retention_us else ""
     yield f"  {name} {how}{retention}: {_schema_text(side.rows)}"
     yield f"    {side.hashed}"
+
+
+def _lookup_lines(operator: Operator, join: LookupJoin) -> Iterator[str]:
+    outer = " or nulls" if join.outer else ""
+    yield f"lookup {operator.key}: {join.connector} {join.table}{_options_text(join.options)}{outer}"
+    yield f"  by {', '.join(join.keys)}"
+    yield f"  of {_schema_text(join.looked_up)}"
+    for name, column in sorted(join.names.items()):
+        yield f"  {name} = {column}"
 
 
 def _stage_lines(merge: StageQuery, final: StageQuery) -> Iterator[str]:

@@ -46,6 +46,7 @@ class Role(StrEnum):
 
     SOURCE = "source"
     SINK = "sink"
+    LOOKUP = "lookup"
 
 
 class Guarantee(StrEnum):

@@ -6,7 +6,8 @@ UserError
 ├── UnsupportedType         a column that a format cannot hold
 └── BadRow                  a row that cannot be decoded, under bad_data = 'fail'
 ExternalError
-└── FileError               a file that cannot be read or written; trying again changes nothing
+├── FileError               a file that cannot be read or written; trying again changes nothing
+└── LookupFailed            a lookup table that does not answer
 
 A message holds at most the beginning of what it is about: a payload of 10 MB is never in it whole.
 """
@@ -71,6 +72,17 @@ class FileError(ExternalError):
     def __init__(self, path: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {message}", hint=hint)
         self.path = path
+
+
+class LookupFailed(ExternalError):
+    """A lookup table that does not answer, however often it is asked."""
+
+    def __init__(self, table: str, reason: str, attempts: int, *, retry: RetryHint) -> None:
+        tried = "" if attempts == 1 else f" {attempts} times"
+        super().__init__(f"looking up rows of {table} failed{tried}: {reason}")
+        self.table = table
+        self.attempts = attempts
+        self.retry = retry  # type: ignore[misc]
 
 
 def shorten(text: str, limit: int = 60) -> str:

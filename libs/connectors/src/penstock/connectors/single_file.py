@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pyarrow as pa
 from pydantic import Field
@@ -22,12 +22,14 @@ from penstock.connectors.base import (
     SourceKind,
     TableSpec,
 )
+from penstock.connectors.file_lookup import FileLookup, FileLookupOptions, check_file_columns
 from penstock.connectors.file_parts import FilePart, deal_ranges, first_ranges, restored_parts
 from penstock.connectors.file_range import METADATA
 from penstock.connectors.file_sink import FileSink, line_encoder
 from penstock.connectors.file_target import FileTarget
 from penstock.connectors.files import file_error
 from penstock.connectors.files_source import FilesSource
+from penstock.connectors.lookups import LookupKind, LookupSpec, LookupTable
 from penstock.connectors.options import read_options
 from penstock.connectors.staging import HiddenFiles, StagingFileSink
 
@@ -49,15 +51,16 @@ class SingleFile:
     """One file."""
 
     name: ClassVar[str] = "single_file"
-    description: ClassVar[str] = "A file of JSON lines, read to its end or written"
+    description: ClassVar[str] = "A file of JSON lines, read to its end or written; or one that is looked up by its key"
     source: ClassVar[SourceKind | None] = SourceKind(options=FileSourceOptions, metadata=METADATA)
     sink: ClassVar[SinkKind | None] = SinkKind(options=FileSinkOptions, stages=True, takes_lines=True)
+    lookup: ClassVar[LookupKind] = LookupKind(FileLookupOptions, is_local=True)
 
     def schema(self, options: Options) -> pa.Schema | None:
         return None
 
     def max_parallelism(self, role: Role, options: Options) -> int | None:
-        return None if role is Role.SOURCE else 1
+        return 1 if role is Role.SINK else None
 
     def open_source(self, spec: TableSpec) -> Source:
         options = read_options(self.name, FileSourceOptions, spec.options)
@@ -73,6 +76,12 @@ class SingleFile:
         opened_at_ns = time.time_ns()
         target = FileTarget(options.path, append=options.append, opened_at_ns=opened_at_ns)
         return StagingFileSink(encode, hidden, target, spec.job, opened_at_ns)
+
+    def check_lookup(self, options: Options, key: pa.Schema, values: pa.Schema) -> None:
+        check_file_columns(cast("FileLookupOptions", options), pa.schema([*key, *values]))
+
+    def open_lookup(self, spec: LookupSpec) -> LookupTable:
+        return FileLookup(spec, read_options(self.name, FileLookupOptions, spec.options))
 
 
 def _deal(path: str, spec: TableSpec) -> Sequence[FilePart]:

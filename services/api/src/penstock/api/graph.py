@@ -18,6 +18,7 @@ from penstock.common.program import (
     EdgeKind,
     InstantJoin,
     Join,
+    LookupJoin,
     Node,
     Operator,
     Output,
@@ -113,6 +114,16 @@ def _operator(operator: Operator) -> GraphOperator:
                 table=table,
                 options=shown_options(options),
                 columns=_columns(schema),
+            )
+        case LookupJoin(connector, table, options):
+            return GraphOperator(
+                id=key,
+                description=description,
+                kind="lookup_join",
+                connector=connector,
+                table=table,
+                options=shown_options(options),
+                columns=_columns(operator.output),
             )
         case kind:
             columns = _columns(operator.output)

@@ -200,7 +200,7 @@ GraphEdgeKind: TypeAlias = Literal["forward", "shuffle", "shuffle_left", "shuffl
 class GraphOperator(Answer):
     id: str
     description: str
-    kind: Literal["source", "sink"] | QueriedKind
+    kind: Literal["source", "sink", "lookup_join"] | QueriedKind
     connector: str | None = None
     table: str | None = None
     options: dict[str, str] | None = Field(
@@ -456,6 +456,7 @@ class Connector(Answer):
     description: str
     source: dict[str, Any] | None = Field(description="of a source, as a JSON schema; none when it cannot be one")
     sink: dict[str, Any] | None = Field(description="of a sink, as a JSON schema; none when it cannot be one")
+    lookup: dict[str, Any] | None = Field(description="of a lookup table, as a JSON schema; none when it cannot be one")
     guarantee: Literal["exactly once", "at least once"] | None = Field(
         description="how often a row is seen in a sink, whatever fails; none when it cannot be one"
     )

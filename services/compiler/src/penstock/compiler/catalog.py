@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+from pyarrow import types as arrow
 
 from penstock.common.diagnostics import Span
 from penstock.common.quantities import parse_duration
@@ -16,8 +17,9 @@ from penstock.compiler.diagnostics import Known, Problems, Refused, did_you_mean
 from penstock.compiler.intervals import Interval, parse_interval
 from penstock.compiler.statements import CreateTable, Name, Option
 from penstock.connectors.base import TIMESTAMP_COLUMN, Connector, Options, Role
-from penstock.connectors.errors import OptionError, UnknownConnector
-from penstock.connectors.registry import CONNECTORS, connector_named, parse_options
+from penstock.connectors.errors import OptionError, UnknownConnector, UnsupportedType
+from penstock.connectors.lookups import LookupConnector
+from penstock.connectors.registry import CONNECTORS, connector_named, parse_options, roles_of
 
 _COMMON: Final = frozenset({"connector", "type", "event_time_field", "watermark_field", "idle_time", "late"})
 _TEMPLATE: Final = re.compile(r"\{\{\s*[A-Za-z_][A-Za-z0-9_]*\s*\}\}")
@@ -58,6 +60,21 @@ class ConnectorTable:
         if self.has_late_letters and (bad_data is None or bad_data.value != "dead_letter"):
             others = _COMMON | {"dead_letter"}  # it is for late rows alone, which the connector does not know of
         return MappingProxyType({name: option.value for name, option in self.options.items() if name not in others})
+
+    def lookup_key(self) -> pa.Schema:
+        """The key of a lookup table."""
+        fields = {found.name.text: found.field for found in self.statement.columns}
+        return pa.schema([fields[name.text].with_nullable(False) for name in self.statement.primary_key])
+
+    @property
+    def key_name(self) -> str:
+        """The first column of its key."""
+        return self.statement.primary_key[0].text
+
+    def lookup_values(self) -> pa.Schema:
+        """The columns of a lookup table that are not of its key."""
+        keys = {name.text for name in self.statement.primary_key}
+        return pa.schema([found.field for found in self.statement.columns if found.name.text not in keys])
 
     def check(self, role: Role, problems: Problems) -> Options:
         """The connector's options for a role; raises Known when they are wrong."""
@@ -142,7 +159,9 @@ def _connector_table(statement: CreateTable, options: Mapping[str, Option], prob
     if any(wrong):
         raise Known
     if table.role is not None:
-        table.check(table.role, problems)
+        checked = table.check(table.role, problems)
+        if table.role is Role.LOOKUP:
+            _check_lookup(table, checked)
     return table
 
 
@@ -154,11 +173,9 @@ def _connector(option: Option) -> Connector:
 
 
 def _role(connector: Connector, option: Option | None) -> Role | None:
-    possible = [role for role, kind in ((Role.SOURCE, connector.source), (Role.SINK, connector.sink)) if kind]
+    possible = roles_of(connector)
     if option is None:
         return possible[0] if len(possible) == 1 else None
-    if option.value == "lookup":
-        raise refusal("unsupported", "lookup tables are not supported yet", option.value_span)
     if option.value not in set(Role):
         hint = f"the types are {listed(Role)}"
         raise refusal("invalid_option", f"there is no type {option.value!r}", option.value_span, hint)
@@ -187,6 +204,43 @@ def _check_common(table: ConnectorTable) -> None:
         hint = "leave one of them out"
         message = "the event time is given by both WATERMARK and event_time_field"
         raise refusal("invalid_option", message, option.span, hint)
+
+
+def _check_lookup(table: ConnectorTable, options: Options) -> None:
+    """A lookup table has plain columns, and a key by which its rows are found."""
+    statement = table.statement
+    name, span = statement.name.text, statement.name.span
+    if not statement.columns:
+        hint = f"{table.connector.name} does not know the columns: write them after the table's name"
+        raise refusal("invalid_table", f"table {name} has no columns", span, hint)
+    for column in statement.columns:
+        if column.computed is not None or column.metadata_key is not None:
+            message = f"column {column.name.text} is computed or metadata, which a lookup table cannot have"
+            raise refusal("invalid_column", message, column.name.span, "compute it in the query that looks it up")
+    others = sorted(_COMMON.intersection(table.options) - {"connector", "type"})
+    if statement.watermark or others:
+        message = f"table {name} is looked up by its key, and so has no event times"
+        raise refusal("invalid_table", message, table.options[others[0]].span if others else span)
+    if statement.query is not None:
+        raise refusal("not_a_sink", f"{name} is a lookup table, which cannot be written", span)
+    if not statement.primary_key:
+        hint = "say by which columns its rows are found: id BIGINT PRIMARY KEY, or PRIMARY KEY (a, b)"
+        raise refusal("missing_key", f"the lookup table {name} has no PRIMARY KEY", span, hint)
+    _check_lookup_types(table, options)
+
+
+def _check_lookup_types(table: ConnectorTable, options: Options) -> None:
+    for key in table.statement.primary_key:
+        kind = next(found.field.type for found in table.statement.columns if found.name.text == key.text)
+        if arrow.is_nested(kind) or arrow.is_floating(kind) or arrow.is_duration(kind):
+            hint = "a key is TEXT, a number without a fraction or of fixed digits, a BOOLEAN, a date or a time"
+            raise refusal("invalid_column", f"column {key.text} cannot be of a key to look up", key.span, hint)
+    assert isinstance(table.connector, LookupConnector)
+    keys, values = table.lookup_key(), table.lookup_values()
+    try:
+        table.connector.check_lookup(options, keys, values)
+    except UnsupportedType as error:
+        raise refusal("invalid_column", error.message, table.statement.name.span, error.hint) from error
 
 
 def _check_columns(statement: CreateTable) -> None:

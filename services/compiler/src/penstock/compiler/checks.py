@@ -66,6 +66,7 @@ class Clause(StrEnum):
     WHERE = "WHERE"
     HAVING = "HAVING"
     GROUP_BY = "GROUP BY"
+    ON = "ON"
     COLUMN = "a computed column"
 
 
@@ -93,11 +94,11 @@ def _refused(node: exp.Expr, clause: Clause, kinds: Mapping[str, FunctionKind], 
 def _refused_call(node: exp.Anonymous, clause: Clause, kinds: Mapping[str, FunctionKind], text: Text) -> Refused | None:
     name = node.name.lower()
     place = text.place(node)
-    if name in functions.WINDOWS and clause in (Clause.WHERE, Clause.COLUMN):
+    if name in functions.WINDOWS and clause in (Clause.WHERE, Clause.ON, Clause.COLUMN):
         hint = "group by it in a query in FROM"
         return refusal("window_not_grouped", f"{name} is a window, which belongs in GROUP BY", place, hint)
     kind = FunctionKind.AGGREGATE if name in functions.AGGREGATES else kinds.get(name)
-    if kind is FunctionKind.AGGREGATE and clause in (Clause.WHERE, Clause.COLUMN):
+    if kind is FunctionKind.AGGREGATE and clause in (Clause.WHERE, Clause.ON, Clause.COLUMN):
         better = "use HAVING" if clause is Clause.WHERE else None
         return refusal("misplaced_aggregate", f"the aggregate {name} cannot be in {clause}", place, better)
     if kind is FunctionKind.WINDOW and not _has_over(node):

@@ -16,6 +16,7 @@ from penstock.common.program import (
     EdgeKind,
     InstantJoin,
     Join,
+    LookupJoin,
     OperatorKey,
     Output,
     ProgramSettings,
@@ -79,7 +80,7 @@ class Write:
     max_parallelism: int | None
 
 
-StepKind: TypeAlias = Scan | Query | Key | Stateful | Joining | Write
+StepKind: TypeAlias = Scan | Query | Key | Stateful | Joining | LookupJoin | Write
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Planner:
         self._preview = preview
         self._steps = Steps()
         self._sources = Sources(analyst, self._steps, text, problems)
-        self._queries = Queries(analyst, self._steps, text, problems, kinds, lambda: self._settings)
+        self._queries = Queries(analyst, self._steps, text, problems, kinds, lambda: self._settings, self._lookup_table)
         self._assignments = Assignments(analyst, self._steps, text)
         self._written_rows = WrittenRows(analyst, self._steps)
         self._settings = ProgramSettings()
@@ -148,6 +148,10 @@ class Planner:
                 return table
             case MemoryTable():
                 return self._memory_rows(table, reference)
+            case ConnectorTable(role=Role.LOOKUP):
+                message = f"{reference.name} is a lookup table, which is not read by itself"
+                hint = f"join it by its key: FROM … JOIN {reference.name} ON … = {reference.name}.{table.key_name}"
+                raise refusal("not_a_source", message, span, hint)
             case ConnectorTable():
                 if self._role_of(table, Role.SOURCE) is not Role.SOURCE:
                     message = f"{reference.name} is a sink, which cannot be read"
@@ -156,6 +160,14 @@ class Planner:
                 return (await self._source(table)).rows
             case Faulty():
                 raise Known
+
+    def _lookup_table(self, name: str) -> ConnectorTable | None:
+        """A lookup table by its name."""
+        table = self._tables.get(name)
+        if not isinstance(table, ConnectorTable) or table.role is not Role.LOOKUP:
+            return None
+        self._used.add(name)
+        return table
 
     def _memory_rows(self, table: MemoryTable, reference: exp.Table) -> Relation:
         if (closed := self._closed_memory.get(table.name)) is not None:
@@ -228,6 +240,9 @@ class Planner:
         self._written.setdefault(table.name, []).append(rows)
 
     def _open_sink(self, table: ConnectorTable, name: Name) -> None:
+        if table.role is Role.LOOKUP:
+            message = f"{table.name} is a lookup table, which cannot be written"
+            raise refusal("not_a_sink", message, name.span, "create another table for the rows, of type 'sink'")
         if self._role_of(table, Role.SINK) is not Role.SINK:
             hint = None if table.connector.sink is None else "leave out type = 'source', and do not read it"
             raise refusal("not_a_sink", f"{table.name} is a source, which cannot be written", name.span, hint)

@@ -13,12 +13,13 @@ from sqlglot import exp
 from penstock.common.program import OP_COLUMN, WATERMARK_COLUMN, ProgramSettings
 from penstock.compiler.aggregates import Aggregates, Grouped
 from penstock.compiler.analysis import Analyst, inputs_of
-from penstock.compiler.catalog import refuse_reserved
+from penstock.compiler.catalog import ConnectorTable, refuse_reserved
 from penstock.compiler.checks import Clause, check_clauses, check_expressions
 from penstock.compiler.diagnostics import Known, Problems, refusal
 from penstock.compiler.grouping import WINDOW_MARK, Grouping, Named, distinct, group, is_grouped, with_window
 from penstock.compiler.joined_tables import JoinedTables, has_joins
 from penstock.compiler.joins import Joins
+from penstock.compiler.lookups import Joined, Lookups
 from penstock.compiler.names import FromTable, implied_name
 from penstock.compiler.overs import Overs, Ranked, has_over, windows_of, with_named_windows
 from penstock.compiler.positions import Text
@@ -73,6 +74,7 @@ class Queries:
     problems: Problems
     kinds: Mapping[str, FunctionKind]
     settings: Callable[[], ProgramSettings]
+    lookup_table: Callable[[str], ConnectorTable | None]
 
     async def relation(self, query: exp.Expr, scope: Scope, *, positional: bool = False) -> Relation:
         """The rows of a query. Where they are used by position, two columns may have one name."""
@@ -139,10 +141,7 @@ class Queries:
 
     async def _select(self, select: exp.Select, scope: Scope, positional: bool) -> Relation:
         check_clauses(select, self.text)
-        if has_joins(select):
-            select, source = await self._joined_tables(scope).read(select)
-        else:
-            source = await self._source(select, scope)
+        select, source = await self._read(select, scope)
         select = with_named_windows(select, self.text)
         self._check(select)
         projections = tuple(self._projections(select, source, positional))
@@ -155,6 +154,28 @@ class Queries:
         else:
             relation = await self._projected(select, source, projections)
         return await self._distinct(select, relation) if select.args.get("distinct") else relation
+
+    async def _read(self, select: exp.Select, scope: Scope) -> tuple[exp.Select, SelectSource]:
+        """What a SELECT reads. Beside lookup tables, the SELECT has other names for its columns."""
+        joins = select.args.get("joins") or []
+        tables = [self._lookup_of(join.this, scope) for join in joins]
+        lookups = [Joined(join, table) for join, table in zip(joins, tables, strict=True) if table is not None]
+        if not lookups and has_joins(select):
+            return await self._joined_tables(scope).read(select)
+        if not lookups:
+            return select, await self._source(select, scope)
+        plain = select.copy()
+        plain.set("joins", [join.copy() for join, table in zip(joins, tables, strict=True) if table is None])
+        if has_joins(plain):
+            message = f"{lookups[0].name} is looked up, which cannot be beside other joins"
+            hint = "put the other joins, or the lookup, into a query in FROM"
+            raise refusal("unsupported", message, self.text.span(lookups[0].join.this), hint)
+        planning = Lookups(self.analyst, self.steps, self.text, self.settings, self.kinds)
+        return await planning.applied(select, await self._source(plain, scope), lookups)
+
+    def _lookup_of(self, table: exp.Expr, scope: Scope) -> ConnectorTable | None:
+        is_named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and not table.args.get("db")
+        return self.lookup_table(table.name) if is_named and table.name not in scope.named else None
 
     def _check(self, select: exp.Select) -> None:
         for clause, name in ((Clause.WHERE, "where"), (Clause.HAVING, "having"), (Clause.GROUP_BY, "group")):

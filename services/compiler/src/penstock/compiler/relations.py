@@ -18,6 +18,7 @@ from penstock.common.program import (
     EdgeKind,
     InstantJoin,
     Join,
+    LookupJoin,
     OperatorKey,
     Output,
     SessionWindowAggregate,
@@ -160,6 +161,12 @@ class Steps:
         identity = "\n".join([_identity(kind), *keys, *sorted(self._sources(inputs))])
         name = self._unused(OperatorKey(f"join_{_digest(identity)}"))
         return self._relation(Step(name, description, kind, inputs, schema))
+
+    def lookup(self, join: LookupJoin, source: Relation, schema: pa.Schema, description: str) -> Relation:
+        """A lookup of rows, of which there is one input."""
+        identity = "\n".join([join.table, *join.keys, *(f"{part.step}" for part in source.inputs)])
+        name = self._unused(OperatorKey(f"lookup_{_digest(identity)}"))
+        return self._relation(Step(name, description, join, source.inputs, schema))
 
     def _sources(self, inputs: Iterable[Input]) -> set[OperatorKey]:
         """The tables that rows are of: what is done to them on the way may change without a loss of state."""

@@ -15,6 +15,7 @@ from penstock.common.program import (
     ConnectorSource,
     InstantJoin,
     Join,
+    LookupJoin,
     Operator,
     OperatorKey,
     SessionWindowAggregate,
@@ -36,6 +37,10 @@ OpenOperator: TypeAlias = Callable[[Operator, pa.Schema, Planner], Awaitable[Cha
 """Opens an operator with state, for rows of a schema."""
 
 
+OpenLookup: TypeAlias = Callable[[LookupJoin, pa.Schema], ChainOperator]
+"""Opens a lookup join, which gives rows of a schema."""
+
+
 class Closable(Protocol):
     async def close(self) -> None: ...
 
@@ -43,10 +48,11 @@ class Closable(Protocol):
 class Links:
     """What the chain of a subtask is made of."""
 
-    def __init__(self, wiring: Wiring, planner: Planner, open_operator: OpenOperator) -> None:
+    def __init__(self, wiring: Wiring, planner: Planner, open_operator: OpenOperator, open_lookup: OpenLookup) -> None:
         self._wiring = wiring
         self._planner = planner
         self._open_operator = open_operator
+        self._open_lookup = open_lookup
         self.opened: list[Closable] = []
         """All so far, also when one could not be opened."""
         self.stateful: list[tuple[OperatorKey, ChainOperator]] = []
@@ -81,6 +87,9 @@ class Links:
                     | Join()
                 ):
                     operators.append(await self._open(operator, _input(operator, schema)))
+                case LookupJoin():
+                    operators.append(self._open_lookup(kind, _input(operator, operator.output)))
+                    self.opened.append(operators[-1])
                 case _:
                     assert_never(kind)
             schema = operator.output

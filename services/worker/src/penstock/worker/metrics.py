@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -118,6 +119,18 @@ class State(Protocol):
     def state_bytes(self) -> int: ...
 
 
+@dataclass(slots=True)
+class LookupCounters:
+    """What lookup joins count."""
+
+    lookups: int = 0
+    """Keys that a table was asked for, each time."""
+    cache_hits: int = 0
+    """Keys whose answer was known."""
+    failures: int = 0
+    """Questions that failed, each attempt."""
+
+
 class SubtaskMetrics:
     """The counters of one subtask, which only grow, and what there is now."""
 
@@ -138,6 +151,7 @@ class SubtaskMetrics:
         self.state: State | None = None
         self.backpressure = Waits()
         self.latency: LatencyHistogram | None = None
+        self.lookup = LookupCounters()
         self._queued_rows = queued_rows
         self._now_us = now_us
 

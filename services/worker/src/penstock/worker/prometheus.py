@@ -31,6 +31,9 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[SubtaskMetrics], int]], ...]] =
     ("batches_out", "Batches that went out", lambda metrics: metrics.batches_out),
     ("bad_rows", "Rows that could not be decoded", lambda metrics: metrics.bad_rows),
     ("late_rows", "Rows that came too late and were dropped", lambda metrics: metrics.late_rows),
+    ("lookups", "Keys that lookup tables were asked for", lambda metrics: metrics.lookup.lookups),
+    ("lookup_cache_hits", "Keys whose answer was still known", lambda metrics: metrics.lookup.cache_hits),
+    ("lookup_failures", "Questions to lookup tables that failed", lambda metrics: metrics.lookup.failures),
 )
 _GAUGES: Final[tuple[tuple[str, str, Callable[[SubtaskMetrics], float | None]], ...]] = (
     ("queued_rows", "Rows that wait in input channels", lambda metrics: metrics.queued_rows),

@@ -14,15 +14,18 @@ import structlog
 from penstock.common.crash_points import crash_point
 from penstock.common.errors import InternalError, NotFound
 from penstock.common.events import LogEvent
-from penstock.common.program import ConnectorSink, ConnectorSource
+from penstock.common.program import ConnectorSink, ConnectorSource, LookupJoin
 from penstock.connectors.base import Connector, LineParsers, OutputPort, Sink, Source, StagingSink, TableSpec
+from penstock.connectors.lookups import LookupConnector, LookupSpec
+from penstock.connectors.options import read_options
 from penstock.worker.chain import Chain
 from penstock.worker.channels import Inbox
 from penstock.worker.job_checkpoints import JobCheckpoints
 from penstock.worker.links import Links, OpenOperator
 from penstock.worker.metrics import LatencyHistogram
 from penstock.worker.network.network import Network
-from penstock.worker.operators.base import Planner
+from penstock.worker.operators.base import ChainOperator, Planner
+from penstock.worker.operators.lookup import open_lookup
 from penstock.worker.operators.opening import open_operator
 from penstock.worker.outlets import InTurn, Outlets
 from penstock.worker.pace import Pace
@@ -80,7 +83,7 @@ class Subtask:
         self._staging: Staging | None = None
         self._barriers: list[Barrier] = []  # before there was a reader to take them
         self._watermarks: Mapping[str, int] = {}
-        self._links = Links(wiring, surroundings.engine, surroundings.open_operator)
+        self._links = Links(wiring, surroundings.engine, surroundings.open_operator, self._open_lookup)
         self._chain = Chain()
         self._source: Source | None = None
         self._sink: Sink | None = None
@@ -242,7 +245,17 @@ class Subtask:
         kind = self._wiring.node.operators[0].kind
         return kind.idle_ms / 1000 if isinstance(kind, ConnectorSource) and kind.idle_ms else None
 
-    def _connector(self, kind: ConnectorSource | ConnectorSink) -> Connector:
+    def _open_lookup(self, join: LookupJoin, output: pa.Schema) -> ChainOperator:
+        """A lookup join; its table opens nothing before the first question."""
+        connector = self._connector(join)
+        if not isinstance(connector, LookupConnector):
+            raise InternalError(f"the connector {join.connector} of table {join.table} has no lookup tables")
+        filled = fill_secrets(join.table, join.options, self._surroundings.environment)
+        options = read_options(connector.name, connector.lookup.options, filled)
+        table = connector.open_lookup(LookupSpec(join.table, filled, join.looked_up, len(join.keys)))
+        return open_lookup(join, output, table, connector.lookup, options, self.metrics.lookup)
+
+    def _connector(self, kind: ConnectorSource | ConnectorSink | LookupJoin) -> Connector:
         connector = self._surroundings.connectors.get(kind.connector)
         if connector is None:
             raise InternalError(f"this worker has no connector {kind.connector}, which table {kind.table} needs")

@@ -17,6 +17,7 @@ from penstock.common.program import (
     InstantJoin,
     Join,
     JoinSide,
+    LookupJoin,
     Operator,
     OperatorKey,
     Program,
@@ -71,7 +72,7 @@ def derive_fingerprint(operator: Operator) -> str:
 
 
 def _has_state(operator: Operator) -> bool:
-    return not isinstance(operator.kind, ArrowValue | ArrowKey | ConnectorSink)
+    return not isinstance(operator.kind, ArrowValue | ArrowKey | LookupJoin | ConnectorSink)
 
 
 def _meaning(operator: Operator) -> tuple[object, ...]:
@@ -83,7 +84,7 @@ def _meaning(operator: Operator) -> tuple[object, ...]:
             return "source", kind.connector, sorted(places.items())
         case ConnectorSink():
             return "sink", kind.connector, sorted(kind.options.items())
-        case ArrowValue() | ArrowKey():
+        case ArrowValue() | ArrowKey() | LookupJoin():
             return ("rows",)
         case TumblingWindowAggregate():
             return "tumbling", kind.width_us, _stage(kind.merge), _given(operator, kind.final, kind.lateness_us > 0)

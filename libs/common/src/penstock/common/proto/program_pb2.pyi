@@ -229,6 +229,7 @@ class Operator(_message.Message):
     WINDOW_FUNCTION_FIELD_NUMBER: _builtins.int
     INSTANT_JOIN_FIELD_NUMBER: _builtins.int
     JOIN_FIELD_NUMBER: _builtins.int
+    LOOKUP_JOIN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """stable: state is found by it"""
     description: _builtins.str
@@ -256,6 +257,8 @@ class Operator(_message.Message):
     def instant_join(self) -> Global___InstantJoin: ...
     @_builtins.property
     def join(self) -> Global___Join: ...
+    @_builtins.property
+    def lookup_join(self) -> Global___LookupJoin: ...
     def __init__(
         self,
         *,
@@ -273,12 +276,13 @@ class Operator(_message.Message):
         window_function: Global___WindowFunction | None = ...,
         instant_join: Global___InstantJoin | None = ...,
         join: Global___Join | None = ...,
+        lookup_join: Global___LookupJoin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "join"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "join", "lookup_join"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -773,6 +777,96 @@ class Join(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Join: _TypeAlias = Join  # noqa: Y015
+
+@_typing.final
+class LookupJoin(_message.Message):
+    """Rows beside those that a table has for their keys: looked up when they come, and not kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OptionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class NamesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    LOOKED_UP_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    OUTER_FIELD_NUMBER: _builtins.int
+    connector: _builtins.str
+    table: _builtins.str
+    looked_up: _builtins.bytes
+    """Arrow IPC schema of what is read of the table, its key first"""
+    outer: _builtins.bool
+    """a row without a match stays, with nulls"""
+    @_builtins.property
+    def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """secrets as {{ NAME }}, filled in by the worker"""
+
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """the columns of the rows that are looked up, one for each of the table's key"""
+
+    @_builtins.property
+    def names(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """columns of the output to those of the table"""
+
+    def __init__(
+        self,
+        *,
+        connector: _builtins.str = ...,
+        table: _builtins.str = ...,
+        options: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        looked_up: _builtins.bytes = ...,
+        keys: _abc.Iterable[_builtins.str] | None = ...,
+        names: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        outer: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "keys", b"keys", "looked_up", b"looked_up", "names", b"names", "options", b"options", "outer", b"outer", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LookupJoin: _TypeAlias = LookupJoin  # noqa: Y015
 
 @_typing.final
 class Edge(_message.Message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from penstock.common.program import OperatorKey, Output
+from penstock.common.program import LookupJoin, OperatorKey, Output
 from penstock.compiler.analysis import Analyst
 from penstock.compiler.plan import Chain, Key, Plan, Query, Scan, Step, Write
 
@@ -37,7 +37,7 @@ def _limits(plan: Plan) -> dict[OperatorKey, int | None]:
         match step.kind:
             case Scan(max_parallelism=limit) | Write(max_parallelism=limit):
                 limits[step.key] = limit
-            case Query() | Key():
+            case Query() | Key() | LookupJoin():
                 limits[step.key] = limits[step.inputs[0].step] if len(step.inputs) == 1 else None
             case _:
                 limits[step.key] = None

@@ -37,7 +37,7 @@ def difference(before: pa.RecordBatch, after: pa.RecordBatch, *, timed: bool) ->
     if not before.num_rows:
         return appends(after)
     rows = pa.concat_batches([before, after])
-    ids = _row_ids(rows.columns if timed else rows.columns[:-1], rows.num_rows)
+    ids = row_ids(rows.columns if timed else rows.columns[:-1], rows.num_rows)
     old, new = ids[: before.num_rows], ids[before.num_rows :]
     surplus = np.bincount(new, minlength=rows.num_rows) - np.bincount(old, minlength=rows.num_rows)
     gone = np.flatnonzero(_occurrences(old) < -surplus[old])
@@ -73,7 +73,7 @@ def _occurrences(ids: Int64s) -> Int64s:
     return before
 
 
-def _row_ids(columns: list[pa.Array], rows: int) -> Int64s:
+def row_ids(columns: list[pa.Array], rows: int) -> Int64s:
     """A number from 0 for each row, the same for equal rows."""
     return _dense(_packed([_codes(column) for column in columns], rows))
 

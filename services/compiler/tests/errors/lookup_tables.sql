@@ -1,0 +1,11 @@
+CREATE TABLE a (id BIGINT, name TEXT) WITH (connector = 'postgres', url = 'postgresql://db', type = 'lookup');
+CREATE TABLE b WITH (connector = 'redis', url = 'redis://db', type = 'lookup');
+CREATE TABLE c (id BIGINT PRIMARY KEY, n INT GENERATED ALWAYS AS (id + 1)) WITH (connector = 'redis', url = 'redis://db');
+CREATE TABLE d (id DOUBLE PRIMARY KEY) WITH (connector = 'redis', url = 'redis://db');
+CREATE TABLE e (id DATE PRIMARY KEY) WITH (connector = 'redis', url = 'redis://db');
+CREATE TABLE f (id BIGINT PRIMARY KEY, xs INT[]) WITH (connector = 'single_file', path = 'x.csv', type = 'lookup');
+CREATE TABLE g (id BIGINT PRIMARY KEY) WITH (connector = 'impulse', type = 'lookup');
+CREATE TABLE h (id BIGINT PRIMARY KEY) WITH (connector = 'postgres', type = 'lookup', cache_tll = '1s');
+CREATE TABLE i (id BIGINT PRIMARY KEY, ts TIMESTAMP, WATERMARK FOR ts) WITH (connector = 'redis', url = 'redis://db');
+CREATE TABLE j (id BIGINT PRIMARY KEY) WITH (connector = 'postgres', url = 'postgresql://db', type = 'source');
+CREATE TABLE k (id BIGINT PRIMARY KEY) WITH (connector = 'redis', url = 'x', timeout = '0s', in_flight = 0, retries = 'x', idle_time = '1s');
