@@ -32,6 +32,7 @@ from penstock.worker.engine import Execution
 from penstock.worker.settings import WorkerSettings
 from penstock.worker.signals import START_OF_TIME, Barrier
 from penstock.worker.snapshots import KeptTable, Snapshots
+from penstock.worker.state.tables import KeyValueView
 from penstock.worker.subtask import Surroundings
 from penstock.worker.testing import MemoryReporter, NoOutput, assignment
 from penstock.worker.testing_checkpoints import Checkpointing, until
@@ -80,6 +81,9 @@ class Kept:
         """Puts all into another operator; returns the seconds."""
         started = time.perf_counter()
         (kept,) = self.tables
+        (table,) = aggregate.operator.tables.values()
+        assert isinstance(table, KeyValueView)
+        table.expect(sum(file.rows for file in kept.files))  # as when a job is restored
         async for rows in state_files.latest(self._storage, kept.files, tombstones=False):
             await aggregate.operator.restore(kept.name, rows)
         return time.perf_counter() - started

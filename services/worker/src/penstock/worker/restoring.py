@@ -96,6 +96,8 @@ class RestorePoint:
         if found is None or not found.files:
             return
         if self._is_same(kept.operator, share):
+            if isinstance(kept.table, KeyValueView):
+                kept.table.expect(sum(file.rows for file in found.files))
             async for rows in self._rows(kept, found):
                 await operator.restore(kept.name, rows)
             kept.files.extend(found.files)

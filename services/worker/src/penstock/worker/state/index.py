@@ -61,10 +61,14 @@ class HashIndex:
 
     def insert(self, hashes: Int64s, locations: Int64s) -> None:
         """Puts in distinct hashes that are not there, with distinct locations."""
-        if (self._taken + hashes.size) * 2 > len(self._slots):
-            self._rebuild(hashes.size)
+        self.reserve(hashes.size)
         self._count += hashes.size
         self._place(hashes, locations)
+
+    def reserve(self, more: int) -> None:
+        """Makes room for so many more at once, instead of again and again as they come."""
+        if (self._taken + more) * 2 > len(self._slots):
+            self._rebuild(more)
 
     def _find_slots(self, hashes: Int64s) -> Int64s:
         """The slot of each hash, or a negative number."""
@@ -100,7 +104,7 @@ class HashIndex:
     def _rebuild(self, more: int) -> None:
         """Builds the table anew, without removed slots, with room for these and some more."""
         kept = self._slots[self._slots[:, 1] >= 0]
-        self._bits = max(_LEAST_BITS, (3 * (self._count + more)).bit_length())
+        self._bits = max(_LEAST_BITS, (5 * (self._count + more) // 2).bit_length())
         self._slots = _empty_slots(self._bits)
         self._taken = 0
         self._place(kept[:, 0], kept[:, 1])

@@ -41,9 +41,9 @@ class KeyedState:
         self._schema = schema
         self._ttl_us = ttl_us
         self._time_column = time_column
-        self.table = KeyValueView(lambda: self.rows, self._parts, budget)
-        """What checkpoints see of it."""
         self._index = HashIndex()
+        self.table = KeyValueView(lambda: self.rows, self._parts, budget, self._index.reserve)
+        """What checkpoints see of it."""
         self._slabs: dict[int, Slab] = {}
         self._next_slab = 0
         self._watermark: int | None = None

@@ -266,10 +266,16 @@ class KeyValueView:
     kind = TableKind.KEY_VALUE
 
     def __init__(
-        self, rows: Callable[[], int], parts: Callable[[], Sequence[Part]], budget: Budget = UNLIMITED
+        self,
+        rows: Callable[[], int],
+        parts: Callable[[], Sequence[Part]],
+        budget: Budget = UNLIMITED,
+        expect: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._rows = rows
         self._parts = parts
+        self.expect = expect
+        """Is told how many rows are about to be restored."""
         self._budget = budget
         self._noting = False
         self._changes: list[Change] = []
