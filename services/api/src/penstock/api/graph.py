@@ -12,6 +12,7 @@ from penstock.api.schemas import Column, Graph, GraphEdge, GraphNode, GraphOpera
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
+    AsyncUdf,
     ConnectorSink,
     ConnectorSource,
     Edge,
@@ -42,6 +43,7 @@ Queried: TypeAlias = (
     | SessionWindowAggregate
     | UpdatingAggregate
     | WindowFunction
+    | AsyncUdf
 )
 _KIND: Mapping[type[Queried], QueriedKind] = {
     ArrowValue: "value",
@@ -51,6 +53,7 @@ _KIND: Mapping[type[Queried], QueriedKind] = {
     SessionWindowAggregate: "session_window",
     UpdatingAggregate: "updating",
     WindowFunction: "window_function",
+    AsyncUdf: "async_udf",
 }
 _OUTPUT: Mapping[Output, Literal["rows", "dead_letters"]] = {
     Output.ROWS: "rows",
@@ -120,6 +123,8 @@ def _sql(kind: Queried) -> str:
             return sql
         case ArrowKey(query):
             return _staged(query)
+        case AsyncUdf(function, arguments):
+            return f"{function}({', '.join(arguments)})"
         case _:
             return _staged(kind.final)
 

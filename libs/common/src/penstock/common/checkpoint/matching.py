@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
+    AsyncUdf,
     ConnectorSink,
     ConnectorSource,
     Operator,
@@ -68,7 +69,7 @@ def derive_fingerprint(operator: Operator) -> str:
 
 
 def _has_state(operator: Operator) -> bool:
-    return not isinstance(operator.kind, ArrowValue | ArrowKey | ConnectorSink)
+    return not isinstance(operator.kind, ArrowValue | ArrowKey | AsyncUdf | ConnectorSink)
 
 
 def _meaning(operator: Operator) -> tuple[object, ...]:
@@ -80,7 +81,7 @@ def _meaning(operator: Operator) -> tuple[object, ...]:
             return "source", kind.connector, sorted(places.items())
         case ConnectorSink():
             return "sink", kind.connector, sorted(kind.options.items())
-        case ArrowValue() | ArrowKey():
+        case ArrowValue() | ArrowKey() | AsyncUdf():
             return ("rows",)
         case TumblingWindowAggregate():
             return "tumbling", kind.width_us, _stage(kind.merge), _given(operator, kind.final, kind.lateness_us > 0)
