@@ -13,6 +13,7 @@ from sqlglot import exp
 from penstock.common.program import (
     INPUT,
     Aggregation,
+    AsyncUdf,
     OperatorKey,
     Output,
     ProgramSettings,
@@ -75,7 +76,7 @@ class Write:
     max_parallelism: int | None
 
 
-StepKind: TypeAlias = Scan | Query | Key | Stateful | Write
+StepKind: TypeAlias = Scan | Query | Key | Stateful | AsyncUdf | Write
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from penstock.compiler.queries import Queries, Scope
 from penstock.compiler.relations import Relation, Steps, common_schema, dead_letters_of
 from penstock.compiler.sinks import Assignment, Assignments, preview_name
 from penstock.compiler.sources import Source, Sources
-from penstock.compiler.statements import CreateTable, CreateView, Insert, Name, Select, Set, Statement
+from penstock.compiler.statements import CreateFunction, CreateTable, CreateView, Insert, Name, Select, Set, Statement
+from penstock.compiler.udfs import BuiltUdf
 from penstock.compiler.written_rows import WrittenRows
 from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, Role
 from penstock.connectors.registry import CONNECTORS
@@ -43,14 +44,21 @@ class Planner:
     """Plans the statements of one query, in their order."""
 
     def __init__(
-        self, analyst: Analyst, text: Text, problems: Problems, kinds: Mapping[str, FunctionKind], *, preview: bool
+        self,
+        analyst: Analyst,
+        text: Text,
+        problems: Problems,
+        kinds: Mapping[str, FunctionKind],
+        *,
+        preview: bool,
+        udfs: Mapping[str, BuiltUdf] | None = None,
     ) -> None:
         self._text = text
         self._problems = problems
         self._preview = preview
         self._steps = Steps()
         self._sources = Sources(analyst, self._steps, text, problems)
-        self._queries = Queries(analyst, self._steps, text, problems, kinds, lambda: self._settings)
+        self._queries = Queries(analyst, self._steps, text, problems, kinds, lambda: self._settings, udfs or {})
         self._assignments = Assignments(analyst, self._steps, text)
         self._written_rows = WrittenRows(analyst, self._steps)
         self._settings = ProgramSettings()
@@ -91,6 +99,8 @@ class Planner:
                 await self._select(statement)
             case Set():
                 self._set(statement)
+            case CreateFunction():
+                pass  # functions are there before the statements that call them
             case _:
                 assert_never(statement)
 

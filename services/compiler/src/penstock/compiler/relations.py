@@ -15,6 +15,7 @@ from penstock.common.program import (
     INPUT,
     OP_COLUMN,
     WATERMARK_COLUMN,
+    AsyncUdf,
     OperatorKey,
     Output,
     SessionWindowAggregate,
@@ -145,6 +146,12 @@ class Steps:
         identity = "\n".join([repr(_kept_by(kind)), *keys, *sorted(self._sources(inputs))])
         name = self._unused(OperatorKey(f"{names[type(kind)]}_{_digest(identity)}"))
         return self._relation(Step(name, description, kind, inputs, schema))
+
+    def awaiting(self, kind: AsyncUdf, source: Relation, schema: pa.Schema, description: str) -> Relation:
+        """Calls of an async function for rows."""
+        identity = "\n".join([repr(kind), *(f"{part.step}" for part in source.inputs)])
+        name = self._unused(OperatorKey(f"async_{_digest(identity)}"))
+        return self._relation(Step(name, description, kind, source.inputs, schema))
 
     def _sources(self, inputs: Iterable[Input]) -> set[OperatorKey]:
         """The tables that rows are of: what is done to them on the way may change without a loss of state."""
