@@ -79,7 +79,7 @@ class AsyncUdfStage:
             while self._left >= self._most_rows:
                 self._room.clear()
                 await self._room.wait()
-            match taken := inbox.take(self._most_rows):
+            match taken := inbox.take(self._most_rows - self._left):
                 case tuple():
                     for batch in taken:
                         await self._submit(batch)
