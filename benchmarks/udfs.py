@@ -1,8 +1,9 @@
 """Python functions: what a call costs beside plain PySpark, and how many rows a second wait for an async one.
 
-`arrow`, `scalar`: numbers through a function of arrays, or of one value, into nothing, at parallelism 1: impulse →
-function → blackhole, and in plain PySpark range → function → noop, in one partition, in a JVM of its own in the same
-run.
+`arrow`, `scalar`: numbers through a function of arrays, or of one value, at parallelism 1: impulse → function →
+blackhole. Plain PySpark, in a JVM of its own in the same run, does it in one job over all rows, in one partition: with
+rows that come from Python and go back to it, as those of Penstock do (createDataFrame → function → toArrow), and with
+rows that never leave Spark (range → function → noop). The cost is told beside the first.
 
 `async`: a function that takes 50 ms for each row, with 1,000 calls at once, in one subtask. Its rows a second are those
 between the first result and the last.
@@ -10,12 +11,15 @@ between the first result and the last.
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from local_job import compiled, run, run_job
 from plain_pyspark import PlainPySpark, plain_pyspark
@@ -61,6 +65,7 @@ CREATE TABLE numbers WITH (connector = 'impulse', message_count = '{rows}');
 CREATE TABLE nothing (n BIGINT) WITH (connector = 'blackhole');
 INSERT INTO nothing SELECT f(counter) FROM numbers;
 """
+LOCAL_ROWS: Final = ("spark.sql.execution.arrow.localRelationThreshold", "0")  # as a careful user would set it
 COLUMNS: Final = {"function": "", "engine": "", "rows": ",d", "seconds": ".2f", "krows_s": ",.1f"}
 
 
@@ -112,17 +117,27 @@ async def median_seconds(work: Callable[[], Awaitable[None]], times: int) -> flo
     return statistics.median(taken[1:])
 
 
-def run_peer(peer: PlainPySpark, function: str, rows: int) -> None:
+def peer_function(function: str) -> Any:
     from pyspark.sql.types import LongType
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
 
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}  # what is there is sent by value
     exec(SOURCES[function], names)
     kinds = {"arrow": PythonEvalType.SQL_SCALAR_ARROW_UDF, "scalar": PythonEvalType.SQL_ARROW_BATCHED_UDF}
-    udf = UserDefinedFunction(names["f"], LongType(), "f", kinds[function])
+    return UserDefinedFunction(names["f"], LongType(), "f", kinds[function])
+
+
+def run_inside(peer: PlainPySpark, function: str, rows: int) -> None:
     numbers = peer.session.range(0, rows, 1, 1)
-    numbers.select(udf(numbers.id)).write.format("noop").mode("overwrite").save()
+    numbers.select(peer_function(function)(numbers.id)).write.format("noop").mode("overwrite").save()
+
+
+def run_through(peer: PlainPySpark, function: str, rows: int) -> None:
+    numbers = peer.session.createDataFrame(pa.table({"id": np.arange(rows)})).coalesce(1)
+    found = numbers.select(peer_function(function)(numbers.id)).toArrow()
+    if found.num_rows != rows:
+        raise SystemExit(f"of {rows} rows PySpark gave {found.num_rows}")
 
 
 async def measure(
@@ -133,12 +148,18 @@ async def measure(
     async def ours() -> None:
         await run_job(engine, program, 1)
 
-    async def theirs() -> None:
-        run_peer(peer, function, rows)  # in this thread, to which py4j ties its connection
+    # The peer runs in this thread, to which py4j ties its connection.
+    async def through() -> None:
+        run_through(peer, function, rows)
 
+    async def inside() -> None:
+        run_inside(peer, function, rows)
+
+    peer.session.conf.set(*LOCAL_ROWS)
     return [
         figures(function, "penstock", rows, await median_seconds(ours, times)),
-        figures(function, "pyspark", rows, await median_seconds(theirs, times)),
+        figures(function, "pyspark", rows, await median_seconds(through, times)),
+        figures(function, "pyspark inside", rows, await median_seconds(inside, times)),
     ]
 
 
@@ -155,9 +176,10 @@ async def measure_async(engine: Engine, functions: QueryFunctions, rows: int, or
 
 async def main() -> None:
     arguments = options(__doc__)
-    rows, times = (1_000_000, 1) if arguments.quick else (5_000_000, 5)
+    rows, times = (1_000_000, 1) if arguments.quick else (3_000_000, 5)
     awaited = 100_000 if arguments.quick else 500_000
-    settings = spark_settings()
+    settings = spark_settings(heap=4 << 30)  # plain PySpark runs out of 1 GiB on a million rows
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else the peer takes whatever is on the path
     with tempfile.TemporaryDirectory() as folder:
         functions = QueryFunctions(Udfs(open_storage(folder)))
         async with await Engine.start(settings) as engine:

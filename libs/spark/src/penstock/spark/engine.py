@@ -58,7 +58,7 @@ class Engine:
         self._session: PythonSession | None = None
         self._attaching = asyncio.Lock()
         self._registering = asyncio.Lock()
-        self._registered: set[str] = set()
+        self._registered: dict[str, Udf] = {}
         self._answers = Answers()
 
     @classmethod
@@ -164,7 +164,8 @@ class Engine:
     async def register(self, udf: Udf) -> None:
         """Makes a Python function callable in fragments planned from now on."""
         async with self._registering:
-            await self._register(udf)
+            if self._registered.get(udf.name) != udf:
+                await self._register(udf)
 
     async def declare(self, name: str, returns: pa.DataType) -> None:
         """Lets queries be analysed that call a function of arrays, before it is registered."""
@@ -178,7 +179,7 @@ class Engine:
                 if self._session is None:
                     self._session = await self._attach()
             await asyncio.to_thread(udfs.register, self._session, udf)
-            self._registered.add(udf.name)
+            self._registered[udf.name] = udf
             self._answers.clear()
         except ConnectionError as error:
             raise await self.lost() from error

@@ -35,6 +35,7 @@ class CallOptions:
     in_flight: int = 100
     timeout: timedelta = timedelta(seconds=10)
     retries: int = 0
+    on_error: str = "fail"
 
 
 def _kind(text: str) -> Shape:
@@ -65,6 +66,12 @@ def _timeout(text: str) -> timedelta:
     return duration
 
 
+def _policy(text: str) -> str:
+    if text != "fail":
+        raise ValueError("a function that fails fails the job; that is all there is today")
+    return text
+
+
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
     {
         "kind": _kind,
@@ -72,6 +79,7 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "in_flight": _number(1, _MOST_IN_FLIGHT),
         "timeout": _timeout,
         "retries": _number(0, _MOST_RETRIES),
+        "on_error": _policy,
     }
 )
 
@@ -93,5 +101,5 @@ def read_options(options: Mapping[str, str]) -> CallOptions:
 def check_options(options: Mapping[str, str], shape: Shape) -> None:
     """Refuses options of async functions for others."""
     for name in options:
-        if name != "kind" and shape is not Shape.ASYNC:
+        if name not in ("kind", "on_error") and shape is not Shape.ASYNC:
             raise WrongOption(name, f"option {name} is for async functions, and this one is not", "write async def")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.common.errors import InternalError, UserError
-from penstock.common.program import Function
+from penstock.common.program import AsyncUdf, Function, Node
 from penstock.common.storage import open_storage
 from penstock.common.udfs import DEPENDENCIES, LOCK, SOURCE, Shape, artifact_hash
 from penstock.spark import Udf, UdfKind
@@ -71,6 +71,11 @@ class JobFunctions:
         if found is None:
             raise InternalError(f"the program has no function {key}")
         return found
+
+    def are_called_by(self, node: Node) -> bool:
+        """Whether the queries of a node call any."""
+        kinds = [repr(operator.kind) for operator in node.operators if not isinstance(operator.kind, AsyncUdf)]
+        return any(function.key in kind for function in self._functions for kind in kinds)
 
     def close(self) -> None:
         """Removes their files."""

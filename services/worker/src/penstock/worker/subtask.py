@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 import structlog
@@ -42,6 +42,8 @@ from penstock.worker.steps import Step
 from penstock.worker.turns import Turns
 from penstock.worker.wiring import TaskId, Wiring
 from penstock.worker.writer import Writer
+
+_FUNCTION_BATCHES: Final = 4
 
 log = structlog.get_logger(__name__)
 
@@ -195,7 +197,7 @@ class Subtask:
                 log.warning(LogEvent.SUBTASK_CLOSE_FAILED, task=str(self.task), reason=str(outcome))
 
     def _stages(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        wiring, pace = self._wiring, self._surroundings.pace
+        wiring, pace = self._wiring, self._pace
         outlet = times = None
         if self._source is not None:
             times = self._times(self._source)
@@ -216,6 +218,14 @@ class Subtask:
             yield "snapshots", self._snapshots.run()
         if self._staging is not None:
             yield "commits", self._staging.run()
+
+    @property
+    def _pace(self) -> Pace:
+        """That of all, but with larger batches where Python functions are called: each has them begin anew."""
+        pace = self._surroundings.pace
+        if self._functions is None or not self._functions.are_called_by(self._wiring.node):
+            return pace
+        return replace(pace, batch_rows=pace.batch_rows * _FUNCTION_BATCHES)
 
     def _async_stage(self, calls: AsyncProcess) -> AsyncUdfStage:
         first = self._wiring.node.operators[0]
@@ -247,7 +257,7 @@ class Subtask:
     def _open_reader(self, source: Source, times: PartitionTimes | None) -> Reader:
         wiring, batch_rows = self._wiring, self._surroundings.pace.batch_rows
         turns = None if times is None else Turns(source.partitions, times, self._idle_seconds())
-        into = wiring.inbox.channel(batch_rows)
+        into = wiring.inbox.channel(self._pace.batch_rows)
         ended = None if self._checkpoints is None else partial(self._end_source, self._checkpoints.reporter)
         reader = Reader(source, into, wiring.dead_letters, self.metrics, batch_rows, turns, ended)
         if times is not None:
