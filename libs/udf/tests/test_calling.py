@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -127,3 +129,17 @@ def test_versions_live_side_by_side_and_cross_as_their_source() -> None:
 def test_intervals_come_and_go() -> None:
     doubled = function("from datetime import timedelta\ndef f(a: timedelta) -> timedelta:\n    return a * 2")
     assert doubled(pa.array([timedelta(seconds=1)])).to_pylist() == [timedelta(seconds=2)]
+
+
+def test_functions_of_one_process_have_their_own_versions_of_a_dependency(tmp_path: Path) -> None:
+    source = "from penstock_sample import FACTOR\ndef f(a: int) -> int:\n    import penstock_sample\n"
+    source += "    return a * FACTOR * 10 + penstock_sample.FACTOR\n"
+    functions = []
+    for factor in (3, 5):
+        (tmp_path / str(factor)).mkdir()
+        (tmp_path / str(factor) / "penstock_sample.py").write_text(f"FACTOR = {factor}\n")
+        functions.append(SourceFunction(source, "f.py", "f", Shape.SCALAR, (str(tmp_path / str(factor)),)))
+    before = list(sys.path)
+    for _ in range(2):
+        assert [one(pa.array([2])).to_pylist() for one in functions] == [[63], [105]]
+    assert "penstock_sample" not in sys.modules and sys.path == before

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -39,8 +37,6 @@ class Udf:
     function: Callable[..., Any]
     returns: pa.DataType
     kind: UdfKind = UdfKind.SCALAR
-    path: tuple[Path, ...] = ()
-    """Where Python workers find what it imports, before all else. Those with another path are other processes."""
 
 
 def stand_in(*arrays: Any) -> NoReturn:
@@ -55,24 +51,10 @@ def register(session: PythonSession, udf: Udf) -> None:
             hint = "SQL would call Spark's own; choose another name"
             raise UdfError(f"function {udf.name} has the name of a built-in function", hint=hint)
         try:
-            with _environment(spark, udf):
-                spark.udf.register(udf.name, _declared(udf))
+            spark.udf.register(udf.name, _declared(udf))
         except PicklingError as error:
             hint = "make what it uses inside the function, not outside"
             raise UdfError(f"function {udf.name} cannot be sent to Python workers: {error}", hint=hint) from error
-
-
-@contextmanager
-def _environment(spark: SparkSession, udf: Udf) -> Iterator[None]:
-    """A function's Python workers are started with the variables that the context has when it is registered."""
-    context = spark.sparkContext
-    before = context.environment
-    if udf.path:
-        context.environment = {**before, "PYTHONPATH": ":".join(map(str, udf.path))}
-    try:
-        yield
-    finally:
-        context.environment = before
 
 
 def _is_built_in(spark: SparkSession, name: str) -> bool:

@@ -27,12 +27,15 @@ class SourceFunction:
     """What tracebacks call the source."""
     name: str
     shape: Shape
+    path: tuple[str, ...] = ()
+    """The folders of its dependencies."""
 
     def __call__(self, *arrays: pa.Array) -> pa.Array:
         """An aggregate takes one array, of groups that are lists of structs; a function without parameters takes one of
         anything, which tells how many rows there are."""
         try:
-            return _adapted(self)(arrays)
+            with sources.dependencies(self.path):
+                return _adapted(self)(arrays)
         except Exception:
             sources.note_lines(self.source, self.file)  # another version may have noted its own
             raise
@@ -42,7 +45,7 @@ class SourceFunction:
 def loaded(function: SourceFunction) -> Known:
     """The function itself, in this process."""
     definition = definition_of(parsed(function.source), function.name)
-    return known(definition, sources.load(function.source, function.file), function.shape)
+    return known(definition, sources.load(function.source, function.file, function.path), function.shape)
 
 
 @functools.cache

@@ -106,8 +106,9 @@ class JobFunctions:
 
 def _registered(loaded: LoadedFunction) -> Udf:
     signature = loaded.function.signature
-    called = SourceFunction(loaded.source, loaded.file, signature.name, signature.shape)
-    return Udf(loaded.function.key, called, signature.returns, UdfKind.ARROW, loaded.path)
+    path = tuple(map(str, loaded.path))
+    called = SourceFunction(loaded.source, loaded.file, signature.name, signature.shape, path)
+    return Udf(loaded.function.key, called, signature.returns, UdfKind.ARROW)
 
 
 def _unzip(content: bytes, folder: Path) -> None:
