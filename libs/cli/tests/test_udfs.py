@@ -16,13 +16,19 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-async def test_function_is_created_replaced_listed_shown_and_deleted(command: Any, file: str) -> None:
+@pytest.fixture
+def newer(tmp_path: Path) -> str:
+    path = tmp_path / "newer.py"
+    path.write_text("def doubled(value: int) -> int:\n    return 2 * value\n")
+    return str(path)
+
+
+async def test_function_is_created_replaced_listed_shown_and_deleted(command: Any, file: str, newer: str) -> None:
     created = await command("udfs", "create", file, "--json")
     assert created.code == 0, created.err
     udf = json.loads(created.out)
     assert udf["name"] == "doubled"
-    Path(file).write_text("def doubled(value: int) -> int:\n    return 2 * value\n")
-    replaced = json.loads((await command("udfs", "create", file, "--replace", "--json")).out)
+    replaced = json.loads((await command("udfs", "create", newer, "--replace", "--json")).out)
     assert replaced["id"] == udf["id"] and replaced["hash"] != udf["hash"]
     listed = await command("udfs", "list")
     assert "doubled(value int64) -> int64" in listed.out and udf["id"] in listed.out
