@@ -111,6 +111,7 @@ ERRORS: Final = {
     "no_hint": ("CREATE FUNCTION f LANGUAGE python AS $$ def f(a) -> int: return a $$;", "udf_hint", (2, 47)),
     "other_name": ("CREATE FUNCTION g LANGUAGE python AS $$\ndef f(a: int) -> int: ...\n$$;", "udf_missing", (2, 17)),
     "built_in": ("CREATE FUNCTION upper LANGUAGE python AS $$ def upper(a: str) -> str: ... $$;", "duplicate", (2, 17)),
+    "reserved": ("CREATE FUNCTION penstock_x LANGUAGE python AS $$ x $$;", "duplicate", (2, 17)),
     "twice": (f"{DOUBLED.strip()}{DOUBLED.strip()}", "duplicate", (5, 20)),
     "language": ("CREATE FUNCTION f LANGUAGE ruby AS $$ x $$;", "unsupported", (2, 28)),
     "parameters": ("CREATE FUNCTION f(a INT) LANGUAGE python AS $$ x $$;", "syntax", (2, 18)),
@@ -146,6 +147,18 @@ async def test_what_is_wrong_with_a_function_is_told_at_its_place_in_the_query(e
     (found,) = compilation.diagnostics
     assert found.code == code, shown
     assert found.span is not None and (found.span.line, found.span.column) == place, shown
+
+
+async def test_what_is_wrong_with_a_call_is_told_in_the_users_words(engine: Engine) -> None:
+    wrong = (
+        "CREATE FUNCTION total LANGUAGE python WITH (kind = 'aggregate') AS $$ def total(a: list[int]) -> int: ... $$;"
+    )
+    query = f"{TABLE}{wrong} SELECT counter FROM t WHERE total(counter) > 1"
+    (found,) = (await compiled(engine, query)).diagnostics
+    assert found.message == "the aggregate total cannot be in WHERE"
+    (found,) = (await compiled(engine, f"{TABLE}{DOUBLED}SELECT doubled(array(counter)) FROM t")).diagnostics
+    assert found.code == "type_mismatch" and "__" not in found.message, found
+    assert found.span is not None and found.span.line == 6
 
 
 async def test_call_of_a_function_that_is_wrong_is_not_reported_again(engine: Engine) -> None:

@@ -37,7 +37,7 @@ async def created_functions(
 
 def is_built_in(name: str, built_in: Collection[str]) -> bool:
     """Whether a function of this name is there without being created."""
-    return name in built_in or name in REWRITES or name in WINDOWS
+    return name in built_in or name in REWRITES or name in WINDOWS or name.startswith("penstock_")
 
 
 def _check_name(statement: CreateFunction, created: Mapping[str, CreateFunction], built_in: Collection[str]) -> None:
