@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any, Final
@@ -100,6 +101,35 @@ async def test_function_that_fails_fails_the_job_with_its_own_lines(cluster: Dep
         'File "edition.py", line 5, in _checked',
     ]
     assert lines[-1].startswith("ZeroDivisionError")
+
+
+async def test_rows_for_which_functions_fail_are_kept_and_the_job_goes_on(cluster: Deployment, tmp_path: Path) -> None:
+    query = f"""
+    CREATE FUNCTION inverse LANGUAGE python WITH (on_error = 'dead_letter', dead_letter = 'failures') AS $$
+    def inverse(n: int) -> float:
+        return 1 / (n % 10)
+    $$;
+    CREATE FUNCTION found LANGUAGE python WITH (on_error = 'dead_letter', dead_letter = 'failures') AS $$
+    async def found(n: int) -> str:
+        if n % 7 == 0:
+            raise LookupError(f"no {{n}}")
+        return str(n)
+    $$;
+    CREATE TABLE ticks WITH (connector = 'impulse', message_count = '100');
+    CREATE TABLE failures WITH (connector = 'single_file', type = 'sink', path = '{tmp_path}/failures.json');
+    SELECT counter, inverse(counter) AS i, found(counter) AS f FROM ticks;
+    """
+    async with cluster.pipeline(query) as pipeline:
+        rows = await cluster.output(pipeline["job_id"], 100)
+        await cluster.until_state(pipeline["job_id"], "finished")
+    good = [n for n in range(100) if n % 10 and n % 7]
+    assert sorted(row["counter"] for row in rows) == good
+    with open(tmp_path / "failures.json") as file:  # noqa: ASYNC230 - it is small
+        letters = [json.loads(line) for line in file]
+    failed = {(letter["source"], json.loads(letter["payload"])["counter"]) for letter in letters}
+    assert failed == {("inverse", n) for n in range(0, 100, 10)} | {("found", n) for n in range(0, 100, 7) if n % 10}
+    assert len(letters) == 100 - len(good)
+    assert all("LookupError: no " in one["reason"] for one in letters if one["source"] == "found")
 
 
 async def test_validation_of_what_would_harm_it_leaves_the_compiler_as_it_was(cluster: Deployment) -> None:

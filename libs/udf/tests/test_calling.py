@@ -126,6 +126,17 @@ def test_versions_live_side_by_side_and_cross_as_their_source() -> None:
     assert one(pa.array([1])).to_pylist() == [2]
 
 
+def test_function_that_catches_tells_how_it_failed_beside_the_other_values() -> None:
+    source = "def f(a: int) -> int:\n    return 'x' if a == 9 else 6 // a"
+    found = SourceFunction(source, "f.py", "f", Shape.SCALAR, catches=True)(pa.array([1, 0, 9, None, 3])).to_pylist()
+    assert [one["value"] for one in found] == [6, None, None, None, 2]
+    assert [one["error"] is None for one in found] == [True, False, False, True, True]
+    lines = found[1]["error"].splitlines()
+    assert lines[1].strip() == 'File "f.py", line 2, in f' and lines[-1].startswith("ZeroDivisionError")
+    assert "During handling" not in found[1]["error"]
+    assert found[2]["error"].endswith("f returned 'x', a str, and its hint says otherwise")
+
+
 def test_intervals_come_and_go() -> None:
     doubled = function("from datetime import timedelta\ndef f(a: timedelta) -> timedelta:\n    return a * 2")
     assert doubled(pa.array([timedelta(seconds=1)])).to_pylist() == [timedelta(seconds=2)]

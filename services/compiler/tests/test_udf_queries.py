@@ -96,6 +96,18 @@ async def test_async_call_is_an_operator_of_its_own_after_the_filter_that_needs_
     assert isinstance(then, ArrowValue) and "<> '4x'" in then.sql and "> 3" not in then.sql
 
 
+async def test_rows_for_which_a_function_fails_go_to_its_table(engine: Engine) -> None:
+    function = DOUBLED.replace("AS $$", "WITH (on_error = 'dead_letter', dead_letter = 'bad') AS $$")
+    query = f"{TABLE}{function}SELECT doubled(counter) AS d FROM t WHERE counter > 1;"
+    compilation = await compiled(engine, query)
+    assert [found.code for found in compilation.diagnostics] == ["unknown_table"]
+    program = await program_of(engine, f"CREATE TABLE bad WITH (connector = 'blackhole');{query}")
+    assert program.functions[0].catches
+    first = program.nodes[0]
+    assert len(program.outputs_of(first.key)) == 2  # it is called once, for the rows and for the letters
+    assert sql_of(program).count(program.functions[0].key) == 1
+
+
 async def test_async_calls_inside_each_other_follow_each_other(engine: Engine) -> None:
     program = await program_of(engine, f"{TABLE}{SLOW}SELECT slow(counter, slow(counter, 'x')) AS s FROM t")
     kinds = [operator.kind for node in program.nodes for operator in node.operators]
@@ -119,6 +131,17 @@ ERRORS: Final = {
         "CREATE FUNCTION f LANGUAGE python WITH (retries = 2) AS $$ def f(a: int) -> int: ... $$;",
         "invalid_option",
         (2, 41),
+    ),
+    "policy": (
+        "CREATE FUNCTION f LANGUAGE python WITH (on_error = 'dead_letter') AS $$ def f(a: int) -> int: ... $$;",
+        "invalid_option",
+        (2, 41),
+    ),
+    "letters_of_an_aggregate": (
+        "CREATE FUNCTION f LANGUAGE python WITH (kind = 'aggregate', on_error = 'dead_letter', dead_letter = 'x')\n"
+        "AS $$ def f(a: list[int]) -> int: ... $$;",
+        "invalid_option",
+        (2, 87),
     ),
     "arguments": (f"{DOUBLED}SELECT doubled(counter, 1) FROM t;", "wrong_arguments", (6, 8)),
     "aggregate_in_where": (

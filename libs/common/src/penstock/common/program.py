@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.common.errors import InternalError
 from penstock.common.proto import program_pb2 as proto
-from penstock.common.udfs import Shape, Signature, Style
+from penstock.common.udfs import Shape, Signature, Style, caught
 
 NodeKey = NewType("NodeKey", str)
 """Names a node of one program; not the id of a node service."""
@@ -257,6 +257,13 @@ class Function:
     """Of its artifact."""
     url: str = ""
     """The artifact's folder; empty: it was not stored."""
+    catches: bool = False
+    """Whether it gives a struct of the value and how the call failed, instead of failing."""
+
+    @property
+    def gives(self) -> pa.DataType:
+        """The type of what comes back of a call."""
+        return caught(self.signature.returns) if self.catches else self.signature.returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +372,7 @@ def function_to_proto(function: Function) -> proto.Function:
         style=proto.FunctionStyle.Value(f"FUNCTION_STYLE_{signature.style.name}"),
         parameters=_schema_to_bytes(signature.parameters),
         returns=_schema_to_bytes(pa.schema([("value", signature.returns)])),
+        catches=function.catches,
     )
 
 
@@ -374,7 +382,7 @@ def function_from_proto(message: proto.Function) -> Function:
     style = Style[proto.FunctionStyle.Name(message.style).removeprefix("FUNCTION_STYLE_")]
     returns = _schema_of(message.returns).field(0).type
     signature = Signature(message.name, shape, style, _schema_of(message.parameters), returns)
-    return Function(message.key, signature, message.hash, message.url)
+    return Function(message.key, signature, message.hash, message.url, message.catches)
 
 
 def _operator_to_proto(operator: Operator) -> proto.Operator:

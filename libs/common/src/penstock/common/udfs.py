@@ -59,6 +59,11 @@ class Signature:
         return cls(content["name"], Shape(content["shape"]), Style(content["style"]), parameters, returned)
 
 
+def caught(returns: pa.DataType) -> pa.DataType:
+    """What a function gives whose failures are told beside its values."""
+    return pa.struct([("value", returns), ("error", pa.string())])
+
+
 def artifact_folder(hash: str) -> str:
     """Where a function's artifact is, in the checkpoint storage."""
     return f"udfs/{hash}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -14,6 +15,7 @@ from penstock.common.udfs import Shape, Style
 from penstock.udf import sources
 from penstock.udf.hints import Value
 from penstock.udf.signatures import Known, definition_of, known, parsed
+from penstock.udf.tracebacks import users_traceback
 
 Arrays = tuple[pa.Array, ...]
 
@@ -29,6 +31,8 @@ class SourceFunction:
     shape: Shape
     path: tuple[str, ...] = ()
     """The folders of its dependencies."""
+    catches: bool = False
+    """Whether it gives a struct of the value and how the call failed, instead of failing."""
 
     def __call__(self, *arrays: pa.Array) -> pa.Array:
         """An aggregate takes one array, of groups that are lists of structs; a function without parameters takes one of
@@ -53,6 +57,8 @@ def _adapted(function: SourceFunction) -> Callable[[Arrays], pa.Array]:
     found = loaded(function)
     shape, style = found.signature.shape, found.signature.style
     match shape:
+        case Shape.SCALAR if function.catches:
+            return _CaughtRows(found)
         case Shape.SCALAR | Shape.TABLE:
             return _Rows(found) if style is Style.PLAIN else _Whole(found)
         case Shape.AGGREGATE:
@@ -88,6 +94,29 @@ class _Rows:
     def _called_with_nulls(self, columns: list[list[Any]], needed: list[int]) -> Iterator[Any]:
         for row in zip(*columns, strict=True):
             yield None if any(row[place] is None for place in needed) else self._function(*row)
+
+
+class _CaughtRows:
+    """Calls a function for each row, and tells of those for which it failed how."""
+
+    def __init__(self, found: Known) -> None:
+        self._rows = _Rows(found)
+        self._returns = found.signature.returns
+
+    def __call__(self, arrays: Arrays) -> pa.Array:
+        with suppress(Exception):  # for some row; one by one they tell for which
+            values = self._rows(arrays)
+            return pa.StructArray.from_arrays([values, pa.nulls(len(values), pa.string())], ["value", "error"])
+        found = [self._called(tuple(array.slice(row, 1) for array in arrays)) for row in range(len(arrays[0]))]
+        values = pa.concat_arrays([value for value, _ in found])
+        errors = pa.array([error for _, error in found], pa.string())
+        return pa.StructArray.from_arrays([values, errors], ["value", "error"])
+
+    def _called(self, arrays: Arrays) -> tuple[pa.Array, str | None]:
+        try:
+            return self._rows(arrays), None
+        except Exception as error:
+            return pa.nulls(1, self._returns), users_traceback(error)
 
 
 class _Whole:

@@ -1,15 +1,18 @@
-"""Calls of async functions in a SELECT: made in steps ahead of it, which give it their results as columns."""
+"""Calls in a SELECT of functions that are async, or whose failures are kept: made in steps ahead of it, which give it
+their results as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Final
 
 import pyarrow as pa
 from sqlglot import exp
 
 from penstock.common.program import AsyncUdf
+from penstock.common.udfs import Shape
 from penstock.compiler.analysis import inputs_of
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.dialect import spark_sql
@@ -19,8 +22,12 @@ from penstock.compiler.planning import Planning
 from penstock.compiler.relations import Relation, aliased, column, select_from_input
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.tables import SelectSource
+from penstock.compiler.udf_letters import failed_rows, part
 from penstock.compiler.udfs import BuiltUdf
 from penstock.spark import FunctionKind
+
+_RESULT: Final = "_udf"
+"""How the columns of results begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class AsyncCalls(Planning):
-    """Plans calls of async functions."""
+    """Plans such calls."""
 
     kinds: Mapping[str, FunctionKind]
     udfs: Mapping[str, BuiltUdf] = field(default_factory=dict)
@@ -52,7 +59,7 @@ class AsyncCalls(Planning):
         while calls := self._innermost(selected):
             call = calls[0]
             self._check(call, selected)
-            selected = await self._without(call, f"_udf{number}", selected)
+            selected = await self._without(call, f"{_RESULT}{number}", selected)
             number += 1
         return selected
 
@@ -73,40 +80,49 @@ class AsyncCalls(Planning):
         name, place = call.meta[WRITTEN], self.text.place(call)
         if selected.source.laterals:
             hint = "put UNNEST into a query in FROM"
-            raise refusal("unsupported", f"UNNEST beside the async function {name} is not supported", place, hint)
+            raise refusal("unsupported", f"UNNEST beside the function {name} is not supported", place, hint)
         if any(is_aggregate(found, self.kinds) or isinstance(found, exp.Window) for found in call.walk()):
             hint = "compute the inner one in a query in FROM"
-            raise refusal("misplaced_async", f"the async function {name} cannot be called with aggregates", place, hint)
+            raise refusal("misplaced_async", f"the function {name} cannot be called with aggregates", place, hint)
         if call.find_ancestor(exp.Lambda) is not None:
-            raise refusal("misplaced_async", f"the async function {name} cannot be called in a lambda", place)
+            raise refusal("misplaced_async", f"the function {name} cannot be called in a lambda", place)
 
     async def _without(self, call: exp.Anonymous, name: str, selected: Selected) -> Selected:
         udf, source = self.udfs[call.name], selected.source
-        parameters = udf.function.signature.parameters
-        arguments = tuple(f"{name}_{place}" for place in range(len(parameters)))
         kept, before = _split(selected.select.args.get("where"), self.udfs)
-        values = [
-            *(column(found.name, source.name) for found in source.relation.columns),
-            *(
-                aliased(to_spark(value, self.text), argument)
-                for value, argument in zip(call.expressions, arguments, strict=False)
-            ),
-            *(column(found.name, source.name) for found in source.relation.hidden),
-        ]
         where = None if before is None else to_spark(before, self.text)
-        step = select_from_input(values, alias=source.alias, where=where)
-        schema = await self.analyst.schema_of(step, inputs_of(source.relation.schema))
-        rows = self.steps.query(step, source.relation, schema, f"arguments of {call.meta[WRITTEN]}", own="async")
-        relation = self._called(udf, arguments, name, rows, source.relation)
+        if udf.function.signature.shape is Shape.ASYNC:
+            parameters = udf.function.signature.parameters
+            arguments = tuple(f"{name}_{place}" for place in range(len(parameters)))
+            values = dict(zip(arguments, call.expressions, strict=False))
+            rows = await self._computed(values, source, where, f"arguments of {call.meta[WRITTEN]}")
+            relation = self._called(udf, arguments, name, rows, source.relation)
+        else:
+            relation = await self._computed({name: call}, source, where, f"{call.meta[WRITTEN]}(…)")
+        if udf.function.catches:
+            relation = await self._caught(udf, name, relation, source, call)
+        relation = replace(relation, windows=source.relation.windows, late_letters=source.relation.late_letters)
         select = selected.select.copy()
         select.set("where", None if kept is None else exp.Where(this=kept))
         return _replaced(Selected(select, SelectSource(relation, source.name, ()), selected.projections), call, name)
+
+    async def _computed(
+        self, values: Mapping[str, exp.Expr], source: SelectSource, where: exp.Expr | None, description: str
+    ) -> Relation:
+        """The rows that a condition lets through, with values beside them."""
+        columns = [
+            *(column(found.name, source.name) for found in source.relation.columns),
+            *(aliased(to_spark(value, self.text), name) for name, value in values.items()),
+            *(column(found.name, source.name) for found in source.relation.hidden),
+        ]
+        step = select_from_input(columns, alias=source.alias, where=where)
+        schema = await self.analyst.schema_of(step, inputs_of(source.relation.schema))
+        return self.steps.query(step, source.relation, schema, description, own="udf")
 
     def _called(
         self, udf: BuiltUdf, arguments: tuple[str, ...], name: str, rows: Relation, source: Relation
     ) -> Relation:
         calls = udf.calls
-        result = pa.field(name, udf.function.signature.returns)
         columns = [found for found in rows.columns if found.name not in arguments]
         kind = AsyncUdf(
             udf.function.key,
@@ -117,9 +133,26 @@ class AsyncCalls(Planning):
             calls.timeout // timedelta(milliseconds=1) or 1,
             calls.retries,
         )
-        schema = pa.schema([*columns, result, *rows.hidden])
-        relation = self.steps.awaiting(kind, rows, schema, f"{udf.name}(…)")
-        return replace(relation, windows=source.windows, late_letters=source.late_letters)
+        schema = pa.schema([*columns, pa.field(name, udf.function.gives), *rows.hidden])
+        return self.steps.awaiting(kind, rows, schema, f"{udf.name}(…)")
+
+    async def _caught(
+        self, udf: BuiltUdf, name: str, rows: Relation, source: SelectSource, call: exp.Anonymous
+    ) -> Relation:
+        """The rows for which a function did not fail; letters about the others are noted."""
+        if source.relation.is_updating:
+            message = f"rows for which {udf.name} fails cannot be letters where rows change"
+            raise refusal("unsupported", message, self.text.place(call))
+        own = [found for found in source.relation.columns if not found.name.startswith(_RESULT)]
+        letters = failed_rows(udf.name, name, rows, own)
+        schema = await self.analyst.schema_of(letters, inputs_of(rows.schema))
+        kept = self.steps.query(letters, rows, schema, f"failures of {udf.name}", own="udf")
+        self.steps.udf_letters.append((udf.calls.dead_letter or "", kept))
+        columns = [column(found.name) if found.name != name else aliased(part(name, "value"), name)
+                   for found in rows.schema]  # fmt: skip
+        select = select_from_input(columns, where=exp.Is(this=part(name, "error"), expression=exp.Null()))
+        schema = await self.analyst.schema_of(select, inputs_of(rows.schema))
+        return self.steps.query(select, rows, schema, f"results of {udf.name}", own="udf")
 
 
 def _split(where: exp.Expr | None, udfs: Mapping[str, BuiltUdf]) -> tuple[exp.Expr | None, exp.Expr | None]:

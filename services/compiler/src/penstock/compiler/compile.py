@@ -89,9 +89,9 @@ async def _compile(
     statements = calls.bound(statements, problems)
     for function in calls.called:
         if function.signature.shape is not Shape.ASYNC:
-            await engine.declare(function.key, function.signature.returns)
+            await engine.declare(function.key, function.gives)
     analyst = Analyst(engine, text, kinds)
-    planner = Planner(analyst, text, problems, kinds, preview=preview, udfs=calls.awaited)
+    planner = Planner(analyst, text, problems, kinds, preview=preview, udfs=calls.hoisted)
     plan = await planner.plan(statements)
     if problems.has_errors:
         return None

@@ -275,6 +275,22 @@ class Planner:
             if isinstance(table, ConnectorTable) and self._read.get(table.name) is not None:
                 with self._problems.collecting():
                     await self._connect_dead_letter(table)
+        for name, rows in self._steps.udf_letters:
+            with self._problems.collecting():
+                await self._connect_udf_letters(name, rows)
+
+    async def _connect_udf_letters(self, name: str, rows: Relation) -> None:
+        """Rows for which a Python function failed go to the table that it names."""
+        found = self._tables.get(name)
+        if isinstance(found, Faulty):
+            raise Known
+        if not isinstance(found, ConnectorTable):
+            hint = did_you_mean(name, self._tables) or "create it with CREATE TABLE and the connector of a sink"
+            raise refusal("unknown_table", f"there is no sink table {name}, which a function names", None, hint)
+        self._open_sink(found, found.statement.name)
+        columns = self._sink_columns(found)
+        written = await self._assignments.dead_letters(found.statement.name, columns, rows)
+        self._written.setdefault(found.name, []).append(written)
 
     async def _connect_dead_letter(self, table: ConnectorTable) -> None:
         options = table.check(Role.SOURCE, self._problems)

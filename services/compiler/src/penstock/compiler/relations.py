@@ -104,6 +104,8 @@ class Steps:
         self._steps: dict[OperatorKey, Step] = {}
         self.late_letters: list[tuple[str, Relation]] = []
         """Rows that are too late for their windows, each with the table that they are of."""
+        self.udf_letters: list[tuple[str, Relation]] = []
+        """Rows for which a Python function failed, each with the table that they are for."""
 
     def scan(self, scan: Scan, columns: pa.Schema) -> Relation:
         """A source table."""

@@ -36,9 +36,14 @@ class UdfCalls:
         return tuple(udf.function for udf in self._called.values())
 
     @property
-    def awaited(self) -> Mapping[str, BuiltUdf]:
-        """Those that are async, by their keys."""
-        return {udf.function.key: udf for udf in self._called.values() if udf.function.signature.shape is Shape.ASYNC}
+    def hoisted(self) -> Mapping[str, BuiltUdf]:
+        """Those that are called in steps of their own, by their keys: async ones, and those whose failures are kept."""
+        called = {udf.function.key: udf for udf in self._called.values()}
+        return {
+            key: udf
+            for key, udf in called.items()
+            if udf.function.signature.shape is Shape.ASYNC or udf.function.catches
+        }
 
     def bound(self, statements: Iterable[Statement], problems: Problems) -> tuple[Statement, ...]:
         """Statements in which calls are by the functions' keys; what is wrong goes to the problems."""
@@ -70,8 +75,8 @@ class UdfCalls:
             return column
         tree = self._tree(column.computed)
         for found in tree.find_all(exp.Anonymous):
-            if found.name in self.awaited:
-                message = f"the async function {found.meta[WRITTEN]} cannot be in a computed column"
+            if found.name in self.hoisted:
+                message = f"the function {found.meta[WRITTEN]} is called in a step of its own, not in a computed column"
                 raise refusal("misplaced_async", message, self._text.place(found), "call it in a SELECT")
         return replace(column, computed=tree)
 

@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from penstock.common.quantities import parse_duration
-from penstock.common.udfs import Shape
+from penstock.common.udfs import Shape, Signature, Style
 from penstock.compiler.diagnostics import did_you_mean, listed
 
 _MOST_IN_FLIGHT: Final = 100_000
 _MOST_RETRIES: Final = 100
+_FAIL: Final = "fail"
+_DEAD_LETTER: Final = "dead_letter"
 
 
 class WrongOption(Exception):
@@ -28,14 +30,16 @@ class WrongOption(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """`kind` is there where the user says it; the others are for async functions."""
+    """`kind` is there where the user says it. `dead_letter` is the table for rows for which the function fails; without
+    one the job does. The others are for async functions."""
 
     kind: Shape | None = None
     ordered: bool = True
     in_flight: int = 100
     timeout: timedelta = timedelta(seconds=10)
     retries: int = 0
-    on_error: str = "fail"
+    on_error: str = _FAIL
+    dead_letter: str | None = None
 
 
 def _kind(text: str) -> Shape:
@@ -67,8 +71,8 @@ def _timeout(text: str) -> timedelta:
 
 
 def _policy(text: str) -> str:
-    if text != "fail":
-        raise ValueError("a function that fails fails the job; that is all there is today")
+    if text not in (_FAIL, _DEAD_LETTER):
+        raise ValueError(f"it is {_FAIL} or {_DEAD_LETTER}")
     return text
 
 
@@ -80,6 +84,7 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "timeout": _timeout,
         "retries": _number(0, _MOST_RETRIES),
         "on_error": _policy,
+        "dead_letter": str,
     }
 )
 
@@ -95,11 +100,19 @@ def read_options(options: Mapping[str, str]) -> CallOptions:
             found[name] = _READERS[name](text)
         except ValueError as error:
             raise WrongOption(name, f"option {name}: {text!r} is not possible", str(error)) from None
-    return CallOptions(**found)
+    calls = CallOptions(**found)
+    if (calls.on_error == _DEAD_LETTER) != (calls.dead_letter is not None):
+        hint = "write on_error = 'dead_letter', dead_letter = 'name of a sink table'"
+        name = "on_error" if "on_error" in options else _DEAD_LETTER
+        raise WrongOption(name, "on_error = 'dead_letter' and dead_letter = '…' go together", hint)
+    return calls
 
 
-def check_options(options: Mapping[str, str], shape: Shape) -> None:
-    """Refuses options of async functions for others."""
+def check_options(options: Mapping[str, str], signature: Signature) -> None:
+    """Refuses options that are for other functions."""
+    shape, is_plain = signature.shape, signature.style is Style.PLAIN
+    if _DEAD_LETTER in options and (shape not in (Shape.SCALAR, Shape.ASYNC) or not is_plain):
+        raise WrongOption(_DEAD_LETTER, "option dead_letter is for functions that give one value for one row")
     for name in options:
-        if name not in ("kind", "on_error") and shape is not Shape.ASYNC:
+        if name not in ("kind", "on_error", _DEAD_LETTER) and shape is not Shape.ASYNC:
             raise WrongOption(name, f"option {name} is for async functions, and this one is not", "write async def")

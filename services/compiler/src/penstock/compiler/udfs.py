@@ -68,10 +68,10 @@ class _Artifact:
     def hash(self) -> str:
         return artifact_hash(self.source, self.lock)
 
-    @property
-    def key(self) -> str:
+    def key(self, catches: bool) -> str:
+        """What operators call the function by."""
         name = self.signature.name.lower()
-        told = hashlib.sha256(f"{self.hash}\0{name}\0{self.signature.shape}".encode()).hexdigest()
+        told = hashlib.sha256(f"{self.hash}\0{name}\0{self.signature.shape}\0{catches}".encode()).hexdigest()
         return f"{name}__{told[:_HASH_IN_KEY]}"
 
 
@@ -92,9 +92,11 @@ class Udfs:
             raise refusal("too_complex", f"the source is longer than {format_size(_MOST_CHARACTERS)}")
         block = _block(source)
         merged = MappingProxyType({**block.options, **(options or {})})
-        artifact = await self._artifact(source, name, block, _read(merged, options or {}, block))
+        calls = _read(merged, options or {}, block)
+        artifact = await self._artifact(source, name, block, calls)
         _check(merged, options or {}, block, artifact.signature)
-        function = Function(artifact.key, artifact.signature, artifact.hash)
+        catches = calls.dead_letter is not None
+        function = Function(artifact.key(catches), artifact.signature, artifact.hash, catches=catches)
         if store and self._storage is not None:
             folder = self._storage.child(artifact_folder(artifact.hash))
             await _stored(folder, artifact)
@@ -172,7 +174,7 @@ def _read(merged: Mapping[str, str], given: Mapping[str, str], block: ScriptBloc
 
 def _check(merged: Mapping[str, str], given: Mapping[str, str], block: ScriptBlock, signature: Signature) -> None:
     try:
-        check_options(merged, signature.shape)
+        check_options(merged, signature)
     except WrongOption as error:
         raise _of_block(error, given, block) from None
 

@@ -32,6 +32,7 @@ class AsyncProcess:
         self._to, self._from = process.stdin, process.stdout
         self._name = loaded.function.signature.name
         self._arguments = arguments
+        self._catches = loaded.function.catches
         self._results = results_schema(loaded.function.signature.returns)
 
     @classmethod
@@ -82,12 +83,15 @@ class AsyncProcess:
         await self._send(memoryview(batch.serialize()))
 
     async def results(self) -> pa.RecordBatch:
-        """The next results: `row`, counted from the first that was submitted, and `value`. Raises UdfError where the
-        function failed."""
+        """The next results: `row`, counted from the first that was submitted, and `value`, with its error beside it
+        where the function catches them. Else raises UdfError where it failed."""
         found = pa.ipc.read_record_batch(pa.py_buffer(await self._receive()), self._results)
-        errors = found.column("error").drop_null()
-        if len(errors):
-            raise UdfError(f"a Python function failed: {errors[0].as_py()}")
+        row, value, error = found.columns
+        if self._catches:
+            caught = pa.StructArray.from_arrays([value, error], ["value", "error"])
+            return pa.record_batch([row, caught], ["row", "value"])
+        if error.null_count < len(error):
+            raise UdfError(f"a Python function failed: {error.drop_null()[0].as_py()}")
         return found
 
     async def close(self) -> None:

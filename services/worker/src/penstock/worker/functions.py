@@ -107,8 +107,9 @@ class JobFunctions:
 def _registered(loaded: LoadedFunction) -> Udf:
     signature = loaded.function.signature
     path = tuple(map(str, loaded.path))
-    called = SourceFunction(loaded.source, loaded.file, signature.name, signature.shape, path)
-    return Udf(loaded.function.key, called, signature.returns, UdfKind.ARROW)
+    catches = loaded.function.catches
+    called = SourceFunction(loaded.source, loaded.file, signature.name, signature.shape, path, catches)
+    return Udf(loaded.function.key, called, loaded.function.gives, UdfKind.ARROW)
 
 
 def _unzip(content: bytes, folder: Path) -> None:

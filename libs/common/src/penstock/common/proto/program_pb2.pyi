@@ -173,6 +173,7 @@ class Function(_message.Message):
     STYLE_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     RETURNS_FIELD_NUMBER: _builtins.int
+    CATCHES_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     name: _builtins.str
     hash: _builtins.str
@@ -185,6 +186,8 @@ class Function(_message.Message):
     """Arrow IPC schema; what is not nullable is never given a null"""
     returns: _builtins.bytes
     """Arrow IPC schema of one column"""
+    catches: _builtins.bool
+    """it gives a struct of the value and how the call failed, instead of failing"""
     def __init__(
         self,
         *,
@@ -196,10 +199,11 @@ class Function(_message.Message):
         style: Global___FunctionStyle.ValueType = ...,
         parameters: _builtins.bytes = ...,
         returns: _builtins.bytes = ...,
+        catches: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hash", b"hash", "key", b"key", "name", b"name", "parameters", b"parameters", "returns", b"returns", "shape", b"shape", "style", b"style", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["catches", b"catches", "hash", b"hash", "key", b"key", "name", b"name", "parameters", b"parameters", "returns", b"returns", "shape", b"shape", "style", b"style", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
