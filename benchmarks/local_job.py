@@ -13,7 +13,7 @@ import uvloop
 from penstock.common.arrow import leave_pandas_out
 from penstock.common.config import load_config
 from penstock.common.program import Program
-from penstock.compiler.compile import compile_query
+from penstock.compiler.compile import QueryFunctions, compile_query
 from penstock.connectors.base import Connector
 from penstock.connectors.registry import CONNECTORS
 from penstock.spark import Engine
@@ -30,9 +30,9 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-async def compiled(engine: Engine, sql: str) -> Program:
+async def compiled(engine: Engine, sql: str, functions: QueryFunctions | None = None) -> Program:
     """The program of a query."""
-    compilation = await compile_query(sql, engine)
+    compilation = await compile_query(sql, engine, functions=functions)
     if compilation.program is None:
         sys.exit("\n".join(diagnostic.message for diagnostic in compilation.diagnostics))
     return compilation.program

@@ -88,6 +88,15 @@ def check_lookups(rows: list[dict[str, Any]], folder: Path) -> None:
     ]
 
 
+def check_functions(rows: list[dict[str, Any]], folder: Path) -> None:
+    groups = [row for row in rows if "class" in row]
+    words = [row for row in rows if "word" in row]
+    assert {row["class"] for row in groups} == {"high", "low"}
+    assert all((row["middle"] > 1_000_000) == (row["class"] == "high") and row["bids"] > 0 for row in groups)
+    assert words and all(row["word"] and row["seller"].startswith("bidder ") for row in words)
+    assert len(groups) + len(words) == len(rows)
+
+
 def check_settings(rows: list[dict[str, Any]], folder: Path) -> None:
     expected = [(n, 3, n // 3) for n in range(0, 100000, 30000)] + [(n, 7, n // 7) for n in range(0, 100000, 35000)]
     assert sorted((row["value"], row["factor"], row["quotient"]) for row in rows) == sorted(expected)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
@@ -15,7 +17,9 @@ from reference.memory import MemoryTables
 from penstock.common.config import load_config
 from penstock.common.diagnostics import Severity
 from penstock.common.program import Program
-from penstock.compiler.compile import compile_query
+from penstock.common.storage import open_storage
+from penstock.compiler.compile import QueryFunctions, compile_query
+from penstock.compiler.udfs import Udfs
 from penstock.connectors.base import Connector
 from penstock.spark import Engine
 from penstock.worker.engine import Execution
@@ -79,9 +83,18 @@ class NotRun(AssertionError):
     """A job failed."""
 
 
+@cache
+def functions() -> QueryFunctions:
+    """Where the Python functions of queries are kept while this process runs."""
+    return QueryFunctions(Udfs(open_storage(_folder.name)))
+
+
+_folder = tempfile.TemporaryDirectory(prefix="penstock-reference-")
+
+
 async def compiled(engine: Engine, sql: str, tables: str = TABLES) -> Program:
     """The program of a query over the tables of `data`."""
-    compilation = await compile_query(tables + DECLARED + sql, engine)
+    compilation = await compile_query(tables + DECLARED + sql, engine, functions=functions())
     if compilation.program is None:
         errors = [found for found in compilation.diagnostics if found.severity is Severity.ERROR]
         raise NotCompiled("\n".join(f"{found.code}: {found.message} ({found.hint})" for found in errors))

@@ -23,6 +23,8 @@ COMMANDS = [
     "jobs output",
     "savepoints",
     "savepoints create",
+    "udfs",
+    "udfs create",
     "nodes",
     "nodes drain",
     "jobs checkpoints",
@@ -43,7 +45,7 @@ def test_help_is_as_reviewed(command: str) -> None:
 def test_every_command_says_what_it_is_for() -> None:
     result = CliRunner().invoke(app, ["--help"], prog_name="penstock", terminal_width=100)
     listed = result.stdout.partition("Commands:")[2].strip().splitlines()
-    assert len(listed) == 14
+    assert len(listed) == 15
     for line in listed:
         name, _, text = line.strip().partition("  ")
         assert text.strip().endswith("."), name

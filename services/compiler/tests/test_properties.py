@@ -36,6 +36,9 @@ class Refusing:
     async def used_by(self, sql: str, inputs: Mapping[str, pa.Schema]) -> Mapping[str, pa.Schema]:
         raise SqlError("no", sql=sql, error_class="UNRESOLVED_COLUMN.WITH_SUGGESTION", position=Position(1, 8))
 
+    async def declare(self, name: str, returns: pa.DataType) -> None:
+        return
+
     async def functions(self) -> Mapping[str, FunctionKind]:
         return {}
 

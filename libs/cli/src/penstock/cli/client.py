@@ -17,6 +17,7 @@ from penstock.api.schemas import (
     Collection,
     CreatePipeline,
     CreateSavepoint,
+    CreateUdf,
     ErrorResponse,
     Job,
     JobEvent,
@@ -29,9 +30,12 @@ from penstock.api.schemas import (
     PipelineSummary,
     RestartPipeline,
     Savepoint,
+    Udf,
+    UdfValidation,
     UpdateNode,
     UpdatePipeline,
     ValidateQuery,
+    ValidateUdf,
     Validation,
 )
 from penstock.common import diagnostics
@@ -135,6 +139,21 @@ class Client:
 
     async def delete_savepoint(self, savepoint: Savepoint) -> None:
         await self._request("DELETE", f"/jobs/{savepoint.job_id}/savepoints/{savepoint.id}")
+
+    async def create_udf(self, request: CreateUdf) -> Udf:
+        return await self._ask(Udf, "POST", "/udfs", request)
+
+    async def validate_udf(self, request: ValidateUdf) -> UdfValidation:
+        return await self._ask(UdfValidation, "POST", "/udfs/validate", request)
+
+    async def udfs(self, limit: int, starting_after: str | None = None) -> Page[Udf]:
+        return await self._ask(Page[Udf], "GET", "/udfs", parameters=_paging(limit, starting_after))
+
+    async def udf(self, udf_id: str) -> Udf:
+        return await self._ask(Udf, "GET", f"/udfs/{udf_id}")
+
+    async def delete_udf(self, udf_id: str) -> None:
+        await self._request("DELETE", f"/udfs/{udf_id}")
 
     async def nodes(self) -> Collection[Node]:
         return await self._ask(Collection[Node], "GET", "/nodes")

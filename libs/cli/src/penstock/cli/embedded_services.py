@@ -89,7 +89,9 @@ class _Starting:
         plan.note("Spark is up")
 
         def serve(ready: Callable[[compiler.Serving], None]) -> Coroutine[Any, Any, None]:
-            return compiler.serve(self._process("compiler"), settings, engine=engine, ready=ready)
+            return compiler.serve(
+                self._process("compiler"), settings, engine=engine, checkpoint_folder=self._checkpoints, ready=ready
+            )
 
         serving = await self._hosted.start("compiler", serve)
         return serving.rpc_port

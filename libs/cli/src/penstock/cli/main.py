@@ -20,6 +20,7 @@ from penstock.cli.nodes import nodes
 from penstock.cli.pipelines import ParallelismOption, pipelines
 from penstock.cli.queries import RunRequest, read_query
 from penstock.cli.savepoints import savepoints
+from penstock.cli.udfs import udfs
 from penstock.common.errors import InternalError, PenstockError, SettingsError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.add_typer(pipelines, name="pipelines")
 app.add_typer(jobs, name="jobs")
 app.add_typer(savepoints, name="savepoints")
+app.add_typer(udfs, name="udfs")
 app.add_typer(nodes, name="nodes")
 
 

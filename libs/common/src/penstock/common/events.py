@@ -116,3 +116,4 @@ class LogEvent(StrEnum):
 
     # services/compiler
     QUERY_COMPILED = "query_compiled"
+    UDF_BUILT = "udf_built"

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.common.errors import InternalError
 from penstock.common.proto import program_pb2 as proto
+from penstock.common.udfs import Shape, Signature, Style, caught
 
 NodeKey = NewType("NodeKey", str)
 """Names a node of one program; not the id of a node service."""
@@ -238,6 +239,22 @@ class LookupJoin:
     """A row without a match stays, with nulls."""
 
 
+@dataclass(frozen=True, slots=True)
+class AsyncUdf:
+    """Calls an async Python function for each row; it is the first of its chain."""
+
+    function: str
+    """The key of a function of the program."""
+    arguments: tuple[str, ...]
+    """Columns that come in, and do not leave."""
+    result: str
+    """The column that the function's values leave in."""
+    ordered: bool
+    in_flight: int
+    timeout_ms: int
+    retries: int
+
+
 OperatorKind: TypeAlias = (
     ConnectorSource
     | ConnectorSink
@@ -251,6 +268,7 @@ OperatorKind: TypeAlias = (
     | InstantJoin
     | Join
     | LookupJoin
+    | AsyncUdf
 )
 
 
@@ -304,12 +322,32 @@ class ProgramSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """One version of a Python function; operators call it by its key, which no other version has."""
+
+    key: str
+    signature: Signature
+    hash: str
+    """Of its artifact."""
+    url: str = ""
+    """The artifact's folder; empty: it was not stored."""
+    catches: bool = False
+    """Whether it gives a struct of the value and how the call failed, instead of failing."""
+
+    @property
+    def gives(self) -> pa.DataType:
+        """The type of what comes back of a call."""
+        return caught(self.signature.returns) if self.catches else self.signature.returns
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
-    """Nodes in topological order, and the edges between them."""
+    """Nodes in topological order, the edges between them, and the Python functions that they call."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     settings: ProgramSettings = field(default_factory=ProgramSettings)
+    functions: tuple[Function, ...] = ()
 
     def node(self, key: NodeKey) -> Node:
         return next(node for node in self.nodes if node.key == key)
@@ -365,6 +403,7 @@ def program_to_proto(program: Program) -> proto.Program:
             updating_ttl_ms=settings.updating_ttl_ms,
             allowed_lateness_ms=settings.allowed_lateness_ms,
         ),
+        functions=map(function_to_proto, program.functions),
     )
 
 
@@ -391,7 +430,33 @@ def program_from_proto(message: proto.Program) -> Program:
             settings.updating_ttl_ms,
             settings.allowed_lateness_ms,
         ),
+        functions=tuple(map(function_from_proto, message.functions)),
     )
+
+
+def function_to_proto(function: Function) -> proto.Function:
+    """A Python function as a message."""
+    signature = function.signature
+    return proto.Function(
+        key=function.key,
+        name=signature.name,
+        hash=function.hash,
+        url=function.url,
+        shape=proto.FunctionShape.Value(f"FUNCTION_SHAPE_{signature.shape.name}"),
+        style=proto.FunctionStyle.Value(f"FUNCTION_STYLE_{signature.style.name}"),
+        parameters=_schema_to_bytes(signature.parameters),
+        returns=_schema_to_bytes(pa.schema([("value", signature.returns)])),
+        catches=function.catches,
+    )
+
+
+def function_from_proto(message: proto.Function) -> Function:
+    """The Python function in a message."""
+    shape = Shape[proto.FunctionShape.Name(message.shape).removeprefix("FUNCTION_SHAPE_")]
+    style = Style[proto.FunctionStyle.Name(message.style).removeprefix("FUNCTION_STYLE_")]
+    returns = _schema_of(message.returns).field(0).type
+    signature = Signature(message.name, shape, style, _schema_of(message.parameters), returns)
+    return Function(message.key, signature, message.hash, message.url, message.catches)
 
 
 def _operator_to_proto(operator: Operator) -> proto.Operator:
@@ -456,6 +521,18 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             )
         case LookupJoin() as join:
             message.lookup_join.CopyFrom(_lookup_to_proto(join))
+        case AsyncUdf() as udf:
+            message.async_udf.CopyFrom(
+                proto.AsyncUdf(
+                    function=udf.function,
+                    arguments=udf.arguments,
+                    result=udf.result,
+                    ordered=udf.ordered,
+                    in_flight=udf.in_flight,
+                    timeout_ms=udf.timeout_ms,
+                    retries=udf.retries,
+                )
+            )
         case _:
             assert_never(operator.kind)
     return message
@@ -540,6 +617,17 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
             return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms)
         case "lookup_join":
             return _lookup_from_proto(message.lookup_join)
+        case "async_udf":
+            udf = message.async_udf
+            return AsyncUdf(
+                udf.function,
+                tuple(udf.arguments),
+                udf.result,
+                udf.ordered,
+                udf.in_flight,
+                udf.timeout_ms,
+                udf.retries,
+            )
         case other:
             raise InternalError(f"operator {message.id} is of an unknown kind: {other}")
 

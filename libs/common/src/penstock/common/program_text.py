@@ -11,10 +11,12 @@ import pyarrow as pa
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
+    AsyncUdf,
     ConnectorSink,
     ConnectorSource,
     Edge,
     EdgeKind,
+    Function,
     InstantJoin,
     Join,
     JoinSide,
@@ -38,7 +40,7 @@ _OBSERVES: Final = ", observing event times"
 
 def plan_text(program: Program) -> str:
     """The whole program, the same text for the same program."""
-    lines = list(_settings_lines(program.settings))
+    lines = [*_settings_lines(program.settings), *map(_function_text, program.functions)]
     for node in program.nodes:
         lines.extend(_node_lines(program, node))
     return "\n".join(lines) + "\n"
@@ -62,6 +64,12 @@ def _settings_lines(settings: ProgramSettings) -> Iterator[str]:
     for name in ("parallelism", "checkpoint_interval_ms", "updating_ttl_ms", "allowed_lateness_ms"):
         if value := getattr(settings, name):
             yield f"set {name} = {value}"
+
+
+def _function_text(function: Function) -> str:
+    signature = function.signature
+    parameters = _schema_text(signature.parameters)
+    return f"function {function.key}: {signature.style} {signature.shape} ({parameters}) -> {signature.returns}"
 
 
 def _node_lines(program: Program, node: Node) -> Iterator[str]:
@@ -118,6 +126,11 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
             yield f"  {sql}"
         case LookupJoin() as join:
             yield from _lookup_lines(operator, join)
+        case AsyncUdf() as udf:
+            order = "in order" if udf.ordered else "in any order"
+            times = f"{udf.in_flight} at once {order}, each in {udf.timeout_ms} ms, {udf.retries} retries"
+            yield f"async udf {operator.key}: {times}"
+            yield f"  {udf.result} = {udf.function}({', '.join(udf.arguments)})"
         case _:
             assert_never(operator.kind)
     if operator.output is not None:

@@ -26,7 +26,7 @@ from penstock.spark.line_decoder import LineDecoder, can_decode
 from penstock.spark.narrowing import narrowed
 from penstock.spark.python_session import PythonSession
 from penstock.spark.settings import SparkSettings
-from penstock.spark.udfs import Udf
+from penstock.spark.udfs import Udf, UdfKind
 from penstock.spark.wire import Frame, Kind, Wire, header, json_frame
 
 _CANCEL_SECONDS: Final = 1.0
@@ -57,6 +57,8 @@ class Engine:
         self._settings = settings
         self._session: PythonSession | None = None
         self._attaching = asyncio.Lock()
+        self._registering = asyncio.Lock()
+        self._registered: dict[str, Udf] = {}
         self._answers = Answers()
 
     @classmethod
@@ -161,11 +163,23 @@ class Engine:
 
     async def register(self, udf: Udf) -> None:
         """Makes a Python function callable in fragments planned from now on."""
+        async with self._registering:
+            if self._registered.get(udf.name) != udf:
+                await self._register(udf)
+
+    async def declare(self, name: str, returns: pa.DataType) -> None:
+        """Lets queries be analysed that call a function of arrays, before it is registered."""
+        async with self._registering:
+            if name not in self._registered:
+                await self._register(Udf(name, udfs.stand_in, returns, UdfKind.ARROW))
+
+    async def _register(self, udf: Udf) -> None:
         try:
             async with self._attaching:
                 if self._session is None:
                     self._session = await self._attach()
             await asyncio.to_thread(udfs.register, self._session, udf)
+            self._registered[udf.name] = udf
             self._answers.clear()
         except ConnectionError as error:
             raise await self.lost() from error

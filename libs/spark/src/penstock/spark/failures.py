@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from penstock.common.errors import PenstockError
 from penstock.spark.errors import (
@@ -30,11 +30,28 @@ def error_of(report: dict[str, Any], sql: str) -> PenstockError:
         case "refused":
             return FragmentRefused(message, hint=report["hint"])
         case "udf":
-            return UdfError(message)
+            return UdfError(_without_our_frames(message))
         case "memory":
             return EngineMemory(message, hint=MEMORY_HINT)
         case _:
             return EngineFault(message, trace=str(report.get("trace", "")))
+
+
+_FRAME: Final = re.compile(r'  File "([^"]*)", line ')
+
+
+def _without_our_frames(traceback: str) -> str:
+    """A traceback without the frames through which a function is called."""
+    kept: list[str] = []
+    ours = False
+    for line in traceback.splitlines():
+        if frame := _FRAME.match(line):
+            ours = "/penstock/udf/" in frame[1]
+        elif not line.startswith(" "):
+            ours = False
+        if not ours:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _first_sentence(message: str) -> str:

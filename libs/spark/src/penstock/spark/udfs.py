@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -37,6 +37,11 @@ class Udf:
     function: Callable[..., Any]
     returns: pa.DataType
     kind: UdfKind = UdfKind.SCALAR
+
+
+def stand_in(*arrays: Any) -> NoReturn:
+    """Is registered for a function whose type alone matters."""
+    raise RuntimeError("this function was declared, and never registered")
 
 
 def register(session: PythonSession, udf: Udf) -> None:

@@ -12,7 +12,7 @@ from penstock.api import http_errors
 from penstock.api.context import Context
 from penstock.api.guard import PREFIX, Guard
 from penstock.api.observation import Observe, RequestMetrics
-from penstock.api.routes import checkpoints, cluster, jobs, pipelines, savepoints
+from penstock.api.routes import checkpoints, cluster, jobs, pipelines, savepoints, udfs
 
 _DESCRIPTION = """\
 Streaming SQL on Spark. A pipeline is a query that is to run; its job is what runs.
@@ -28,6 +28,7 @@ _TAGS = [
         "name": "savepoints",
         "description": "State of jobs that is kept, for pipelines to begin with.",
     },
+    {"name": "udfs", "description": "Python functions that every query can call."},
     {"name": "cluster", "description": "What the cluster has."},
 ]
 
@@ -47,7 +48,7 @@ def create_app(context: Context, tracer: Tracer, metrics: RequestMetrics) -> Fas
         generate_unique_id_function=_operation_id,
     )
     app.state.context = context
-    for resource in (pipelines, jobs, checkpoints, savepoints, cluster):
+    for resource in (pipelines, jobs, checkpoints, savepoints, udfs, cluster):
         app.include_router(resource.router, prefix=PREFIX)
     http_errors.install(app)
     app.add_middleware(Guard, token=context.settings.token, max_body=context.settings.max_body)

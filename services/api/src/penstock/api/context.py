@@ -16,6 +16,7 @@ from penstock.api.peers import Compiler, Controller
 from penstock.api.schemas import ErrorResponse
 from penstock.api.settings import ApiSettings
 from penstock.api.store import Store
+from penstock.api.udf_store import UdfStore
 from penstock.common import subjects
 from penstock.common.bus import Message
 from penstock.common.ids import JobId
@@ -38,6 +39,7 @@ class Context:
     store: Store
     checkpoints: CheckpointStore
     cluster: ClusterStore
+    udfs: UdfStore
     compiler: Compiler
     controller: Controller
     bus: Notifications

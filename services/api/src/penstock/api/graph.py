@@ -12,6 +12,7 @@ from penstock.api.schemas import Column, Graph, GraphEdge, GraphEdgeKind, GraphN
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
+    AsyncUdf,
     ConnectorSink,
     ConnectorSource,
     Edge,
@@ -49,6 +50,7 @@ Queried: TypeAlias = (
     | WindowFunction
     | InstantJoin
     | Join
+    | AsyncUdf
 )
 _KIND: Mapping[type[Queried], QueriedKind] = {
     ArrowValue: "value",
@@ -60,6 +62,7 @@ _KIND: Mapping[type[Queried], QueriedKind] = {
     WindowFunction: "window_function",
     InstantJoin: "instant_join",
     Join: "join",
+    AsyncUdf: "async_udf",
 }
 _OUTPUT: Mapping[Output, Literal["rows", "dead_letters"]] = {
     Output.ROWS: "rows",
@@ -139,6 +142,8 @@ def _sql(kind: Queried) -> str:
             return sql
         case ArrowKey(query):
             return _staged(query)
+        case AsyncUdf(function, arguments):
+            return f"{function}({', '.join(arguments)})"
         case _:
             return _staged(kind.final)
 

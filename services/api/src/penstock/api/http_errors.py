@@ -43,6 +43,16 @@ class InvalidQuery(UserError):
         self.diagnostics = tuple(diagnostics)
 
 
+class InvalidUdf(UserError):
+    """A Python function that the compiler refused, with all that it says of its source."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic], name: str | None = None) -> None:
+        first = next(one for one in diagnostics if one.severity is Severity.ERROR)
+        of = "" if name is None else f"function {name}: "
+        super().__init__(f"{of}{first.message}", hint=first.hint)
+        self.diagnostics = tuple(diagnostics)
+
+
 class Conflict(UserError):
     """What was asked for does not go together with what is."""
 
@@ -75,6 +85,8 @@ def http_error(error: Exception) -> JSONResponse:
         case InvalidQuery():
             body = _body("invalid_query", error.message, error.hint, error.diagnostics)
             return _answer(HTTPStatus.BAD_REQUEST, body)
+        case InvalidUdf():
+            return _answer(HTTPStatus.BAD_REQUEST, _body("invalid_udf", error.message, error.hint, error.diagnostics))
         case PenstockError():
             return _answer(_status_of(error), _body(_snake(type(error).__name__), error.message, error.hint))
         case RequestValidationError():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-from penstock.api.http_errors import InvalidQuery
+from penstock.api.http_errors import InvalidQuery, InvalidUdf
 from penstock.api.schemas import Diagnostic, Severity, Span
 from penstock.common import diagnostics
 from penstock.common.controllers import Controllers
@@ -49,10 +49,11 @@ class Compiler:
         self._channel = connect(address, settings)
         self._stub = CompilerServiceStub(self._channel)
 
-    async def compile(self, query: str, *, preview: bool) -> Compiled:
+    async def compile(self, query: str, udfs: Sequence[compiler.BuiltUdf], *, preview: bool) -> Compiled:
         """A query's program; raises InvalidQuery."""
+        request = compiler.CompileQueryRequest(query=query, preview=preview, udfs=udfs)
         async with self._calling():
-            response = await self._stub.CompileQuery(compiler.CompileQueryRequest(query=query, preview=preview))
+            response = await self._stub.CompileQuery(request)
         found = _diagnostics(response.diagnostics)
         if any(one.severity is Severity.ERROR for one in found):
             raise InvalidQuery(found)
@@ -61,12 +62,32 @@ class Compiler:
         encoded = response.program.SerializeToString(deterministic=True)
         return Compiled(program_from_proto(response.program), encoded, found)
 
-    async def validate(self, query: str) -> Validated:
+    async def validate(self, query: str, udfs: Sequence[compiler.BuiltUdf]) -> Validated:
         """What the compiler says of a query."""
         async with self._calling():
-            response = await self._stub.ValidateQuery(compiler.ValidateQueryRequest(query=query))
+            response = await self._stub.ValidateQuery(compiler.ValidateQueryRequest(query=query, udfs=udfs))
         program = program_from_proto(response.program) if response.HasField("program") else None
         return Validated(program, _diagnostics(response.diagnostics))
+
+    async def build_udf(self, source: str, name: str | None) -> compiler.BuiltUdf:
+        """A Python function whose artifact is stored; raises InvalidUdf."""
+        built, found = await self._built(compiler.BuildUdfRequest(source=source, name=name or ""))
+        if built is None:
+            raise InvalidUdf(found, name)
+        return built
+
+    async def validate_udf(
+        self, source: str, name: str | None
+    ) -> tuple[compiler.BuiltUdf | None, tuple[Diagnostic, ...]]:
+        """What the compiler says of a Python function."""
+        return await self._built(compiler.BuildUdfRequest(source=source, name=name or "", validate_only=True))
+
+    async def _built(
+        self, request: compiler.BuildUdfRequest
+    ) -> tuple[compiler.BuiltUdf | None, tuple[Diagnostic, ...]]:
+        async with self._calling():
+            response = await self._stub.BuildUdf(request)
+        return response.udf if response.HasField("udf") else None, _diagnostics(response.diagnostics)
 
     async def close(self) -> None:
         await self._channel.close(None)

@@ -21,12 +21,17 @@ from penstock.api.settings import MAX_PARALLELISM
 from penstock.common.errors import ErrorDomain
 from penstock.common.jobs import JobState, StopMode
 from penstock.common.quantities import format_duration, parse_duration
+from penstock.common.udfs import Shape, Style
 
 _QUERY_EXAMPLE = """\
 CREATE TABLE events (counter BIGINT, subtask_index BIGINT)
 WITH (connector = 'impulse', event_rate = '10', type = 'source');
 
 SELECT counter, counter * 2 AS doubled FROM events WHERE counter % 2 = 0;
+"""
+_UDF_EXAMPLE = """\
+def doubled(value: int) -> int:
+    return value * 2
 """
 _FALLBACK = "whether an older checkpoint will do when the newest is damaged, though sinks may then repeat rows"
 
@@ -50,6 +55,8 @@ SavepointName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$", max_length=100, strip_whitespace=True)
 ]
 Query = Annotated[str, StringConstraints(min_length=1), Field(description="SQL", examples=[_QUERY_EXAMPLE])]
+UdfSource = Annotated[str, StringConstraints(min_length=1), Field(description="Python", examples=[_UDF_EXAMPLE])]
+UdfName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 Parallelism = Annotated[int, Field(ge=1, le=MAX_PARALLELISM)]
 
 
@@ -127,9 +134,17 @@ class Collection(Answer, Generic[Item]):
 # Pipelines ------------------------------------------------------------------------------------------------------------
 
 
+class PipelineUdf(Request):
+    source: UdfSource
+    name: UdfName | None = Field(default=None, description="which function of the source; else the only public one")
+
+
 class CreatePipeline(Request):
     name: Name = Field(examples=["doubled"])
     query: Query
+    udfs: list[PipelineUdf] = Field(
+        default_factory=list, max_length=100, description="Python functions of this query, beside those of /udfs"
+    )
     parallelism: Parallelism | None = Field(
         default=None, description="subtasks of each node; else as SET or the settings say"
     )
@@ -149,6 +164,7 @@ class CreatePipeline(Request):
 
 class PreviewPipeline(Request):
     query: Query
+    udfs: list[PipelineUdf] = Field(default_factory=list, max_length=100)
     name: Name = "preview"
     parallelism: Parallelism | None = None
 
@@ -172,6 +188,7 @@ class RestartPipeline(Request):
 
 class ValidateQuery(Request):
     query: Query
+    udfs: list[PipelineUdf] = Field(default_factory=list, max_length=100)
     from_savepoint: str | None = Field(
         default=None, description="the id of a savepoint; the answer's `state` is what would become of it"
     )
@@ -193,6 +210,7 @@ QueriedKind: TypeAlias = Literal[
     "window_function",
     "instant_join",
     "join",
+    "async_udf",
 ]
 GraphEdgeKind: TypeAlias = Literal["forward", "shuffle", "shuffle_left", "shuffle_right"]
 
@@ -276,6 +294,45 @@ class PipelineSummary(Answer):
 class Pipeline(PipelineSummary):
     graph: Graph
     warnings: list[Diagnostic] = Field(default=[], description="of the compiler, when the pipeline was created")
+
+
+# Python functions -----------------------------------------------------------------------------------------------------
+
+
+class ValidateUdf(Request):
+    source: UdfSource
+    name: UdfName | None = Field(default=None, description="which function of the source; else the only public one")
+
+
+class CreateUdf(ValidateUdf):
+    replace: bool = Field(default=False, description="whether it may take the place of one of its name")
+
+
+class UdfSignature(Answer):
+    """How SQL calls a function."""
+
+    name: str
+    kind: Shape
+    style: Style
+    parameters: list[Column] = Field(description="one that is not nullable is never given a null")
+    returns: str
+    options: dict[str, str] = Field(description="what its source says of how it is called")
+    hash: str = Field(description="of its artifact: another for each version")
+
+
+class Udf(UdfSignature):
+    id: str
+    source: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class UdfValidation(Answer):
+    """What the compiler makes of a function: none when a diagnostic is an error. Spans are in the source."""
+
+    valid: bool
+    diagnostics: list[Diagnostic]
+    udf: UdfSignature | None
 
 
 # Jobs -----------------------------------------------------------------------------------------------------------------

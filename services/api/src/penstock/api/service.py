@@ -18,6 +18,7 @@ from penstock.api.peers import Compiler, Controller
 from penstock.api.previews import end_previews
 from penstock.api.settings import ApiSettings
 from penstock.api.store import Store
+from penstock.api.udf_store import UdfStore
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
 from penstock.common.checkpoint.settings import open_checkpoints
@@ -63,7 +64,7 @@ async def serve(
         stack.push_async_callback(compiler.close)
         controller = Controller(settings.controller, rpc)
         stack.push_async_callback(controller.close)
-        stores = Store(pool), CheckpointStore(pool), ClusterStore(pool)
+        stores = Store(pool), CheckpointStore(pool), ClusterStore(pool), UdfStore(pool)
         context = Context(settings, *stores, compiler, controller, bus, storage)
         app = create_app(context, process.tracing.tracer(__name__), RequestMetrics(process.registry))
         server = await serve_http(app, host=settings.host, port=settings.port, grace_seconds=_GRACE_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +25,14 @@ from penstock.common.program import (
     ArrowValue,
     ConnectorSink,
     ConnectorSource,
+    Function,
     Node,
     NodeKey,
     Operator,
     OperatorKey,
     Program,
     ProgramSettings,
+    function_to_proto,
     program_to_proto,
 )
 from penstock.common.proto import compiler_pb2 as compiler
@@ -45,6 +48,7 @@ from penstock.common.proto.compiler_pb2_grpc import CompilerServiceServicer
 from penstock.common.proto.controller_pb2_grpc import ControllerServiceServicer
 from penstock.common.storage import Storage
 from penstock.common.telemetry import Tracing
+from penstock.common.udfs import Shape, Signature, Style
 
 SCHEMA = pa.schema([pa.field("counter", pa.int64(), nullable=False)])
 
@@ -73,6 +77,8 @@ class FakeCompiler(CompilerServiceServicer):
         self.program = sample_program()
         self.diagnostics: list[compiler.Diagnostic] = []
         self.requests: list[compiler.CompileQueryRequest | compiler.ValidateQueryRequest] = []
+        self.builds: list[compiler.BuildUdfRequest] = []
+        self.udf_diagnostics: list[compiler.Diagnostic] = []
 
     async def CompileQuery(
         self, request: compiler.CompileQueryRequest, context: grpc.aio.ServicerContext[Any, Any]
@@ -85,6 +91,19 @@ class FakeCompiler(CompilerServiceServicer):
     ) -> compiler.ValidateQueryResponse:
         self.requests.append(request)
         return compiler.ValidateQueryResponse(program=self._program(), diagnostics=self.diagnostics)
+
+    async def BuildUdf(
+        self, request: compiler.BuildUdfRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> compiler.BuildUdfResponse:
+        """Any source is a function of a number, called as the request says."""
+        self.builds.append(request)
+        if self.udf_diagnostics:
+            return compiler.BuildUdfResponse(diagnostics=self.udf_diagnostics)
+        parameters = pa.schema([pa.field("value", pa.int64(), nullable=False)])
+        signature = Signature(request.name or "doubled", Shape.SCALAR, Style.PLAIN, parameters, pa.int64())
+        digest = hashlib.sha256(request.source.encode()).hexdigest()
+        function = Function(f"{signature.name}__{digest[:12]}", signature, digest, f"memory:///udfs/{digest}")
+        return compiler.BuildUdfResponse(udf=compiler.BuiltUdf(function=function_to_proto(function)))
 
     def _program(self) -> Any:
         refused = any(one.severity == compiler.SEVERITY_ERROR for one in self.diagnostics)

@@ -100,7 +100,8 @@ def _refused_call(node: exp.Anonymous, clause: Clause, kinds: Mapping[str, Funct
     kind = FunctionKind.AGGREGATE if name in functions.AGGREGATES else kinds.get(name)
     if kind is FunctionKind.AGGREGATE and clause in (Clause.WHERE, Clause.ON, Clause.COLUMN):
         better = "use HAVING" if clause is Clause.WHERE else None
-        return refusal("misplaced_aggregate", f"the aggregate {name} cannot be in {clause}", place, better)
+        written = node.meta.get(functions.WRITTEN, name)
+        return refusal("misplaced_aggregate", f"the aggregate {written} cannot be in {clause}", place, better)
     if kind is FunctionKind.WINDOW and not _has_over(node):
         return refusal("missing_over", f"{name} needs OVER", place, f"write {name}(…) OVER (PARTITION BY … ORDER BY …)")
     if name.startswith("penstock_") or name in _FORBIDDEN:

@@ -15,6 +15,9 @@ from penstock.compiler.intervals import unit_of
 from penstock.compiler.positions import Text
 from penstock.compiler.types import spark_sql_cast as cast
 
+WRITTEN: Final = "written"
+"""The key in the meta of a call, under which is how the user spelled a function that has another name here."""
+
 Rewrite = Callable[[exp.Anonymous, Text], exp.Expr]
 
 

@@ -11,6 +11,7 @@ from pyarrow import types as arrow
 from sqlglot import exp
 
 from penstock.compiler.diagnostics import did_you_mean, refusal
+from penstock.compiler.functions import WRITTEN
 from penstock.compiler.positions import Text
 from penstock.compiler.relations import Relation, column, identifier
 from penstock.connectors.base import TIMESTAMP_COLUMN
@@ -169,7 +170,7 @@ def implied_name(value: exp.Expr) -> str | None:
         case exp.Cast() | exp.Paren():
             return implied_name(value.this)
         case exp.Anonymous():
-            return value.name.lower()
+            return str(value.meta.get(WRITTEN, value.name)).lower()
         case exp.Case() | exp.If():
             return "case"
         case exp.Bracket():

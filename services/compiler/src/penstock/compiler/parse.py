@@ -4,6 +4,7 @@ does not hide the others' faults."""
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,7 @@ from penstock.compiler.diagnostics import Problems, Refused, did_you_mean, refus
 from penstock.compiler.positions import Text
 from penstock.compiler.statements import (
     Column,
+    CreateFunction,
     CreateTable,
     CreateView,
     Insert,
@@ -120,6 +122,8 @@ def _statement(cursor: Cursor, problems: Problems) -> Statement:
 def _create(cursor: Cursor, problems: Problems) -> Statement:
     if cursor.takes("OR", "REPLACE"):
         raise refusal("unsupported", "OR REPLACE is not supported", cursor.text.of_tokens(cursor.previous))
+    if cursor.takes("FUNCTION"):
+        return _function(cursor, problems)
     temporary = cursor.takes("TEMPORARY") or cursor.takes("TEMP")
     if cursor.takes("VIEW"):
         name = cursor.name("the name of the view")
@@ -129,7 +133,7 @@ def _create(cursor: Cursor, problems: Problems) -> Statement:
     if temporary and not cursor.sees("TABLE"):
         raise cursor.unexpected("expected TABLE or VIEW")
     if not cursor.takes("TABLE"):
-        raise cursor.unexpected("expected TABLE or VIEW")
+        raise cursor.unexpected("expected TABLE, VIEW or FUNCTION")
     if cursor.takes("IF"):
         hint = "each table is created once in a query"
         raise refusal("unsupported", "IF NOT EXISTS is not supported", cursor.text.of_tokens(cursor.previous), hint)
@@ -141,6 +145,40 @@ def _view(name: Name, columns: tuple[Name, ...], cursor: Cursor, problems: Probl
     with problems.collecting():
         return CreateView(name, columns, cursor.query())
     return CreateView(name, columns, None)
+
+
+def _function(cursor: Cursor, problems: Problems) -> CreateFunction:
+    """`CREATE FUNCTION name LANGUAGE python [WITH (…)] AS $$…$$`; the clauses may come in any order."""
+    name = cursor.name("the name of the function")
+    if cursor.sees("(") or cursor.sees("RETURNS"):
+        hint = "the types come from the hints of the Python function"
+        raise refusal("syntax", "a function is created by its name alone", cursor.text.of_tokens(cursor.take()), hint)
+    options: tuple[Option, ...] = ()
+    source: Token | None = None
+    while not cursor.at_end:
+        if cursor.takes("LANGUAGE"):
+            language = cursor.name("the language of the function")
+            if language.text != "python":
+                raise refusal("unsupported", f"there is no language {language.text}", language.span, "write python")
+        elif cursor.takes("WITH"):
+            options = _options(cursor, problems)
+        elif cursor.takes("AS"):
+            source = cursor.current
+            cursor.string("the source of the function")
+        else:
+            raise cursor.unexpected("expected LANGUAGE, WITH or AS")
+    if source is None:
+        raise cursor.unexpected("expected AS $$…$$ with the source of the function")
+    return _sourced(name, options, source, cursor.text.content)
+
+
+def _sourced(name: Name, options: tuple[Option, ...], token: Token, content: str) -> CreateFunction:
+    """The source without the margin that all its lines have in the user's text."""
+    quotes = content.index("$", token.start + 1) - token.start + 1 if content[token.start] == "$" else 1
+    source = textwrap.dedent(token.text)
+    lines = zip(token.text.splitlines(), source.splitlines(), strict=False)
+    margin = max((len(before) - len(after) for before, after in lines if after.strip()), default=0)
+    return CreateFunction(name, options, source, token.start + quotes, margin)
 
 
 def _table(name: Name, cursor: Cursor, problems: Problems) -> CreateTable:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from penstock.common.program import (
     INPUT,
     Aggregation,
+    AsyncUdf,
     EdgeKind,
     InstantJoin,
     Join,
@@ -80,7 +81,7 @@ class Write:
     max_parallelism: int | None
 
 
-StepKind: TypeAlias = Scan | Query | Key | Stateful | Joining | LookupJoin | Write
+StepKind: TypeAlias = Scan | Query | Key | Stateful | Joining | LookupJoin | AsyncUdf | Write
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from penstock.compiler.queries import Queries, Scope
 from penstock.compiler.relations import Relation, Steps, common_schema, dead_letters_of
 from penstock.compiler.sinks import Assignment, Assignments, preview_name
 from penstock.compiler.sources import Source, Sources
-from penstock.compiler.statements import CreateTable, CreateView, Insert, Name, Select, Set, Statement
+from penstock.compiler.statements import CreateFunction, CreateTable, CreateView, Insert, Name, Select, Set, Statement
+from penstock.compiler.udfs import BuiltUdf
 from penstock.compiler.written_rows import WrittenRows
 from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, Role
 from penstock.connectors.registry import CONNECTORS
@@ -43,14 +44,23 @@ class Planner:
     """Plans the statements of one query, in their order."""
 
     def __init__(
-        self, analyst: Analyst, text: Text, problems: Problems, kinds: Mapping[str, FunctionKind], *, preview: bool
+        self,
+        analyst: Analyst,
+        text: Text,
+        problems: Problems,
+        kinds: Mapping[str, FunctionKind],
+        *,
+        preview: bool,
+        udfs: Mapping[str, BuiltUdf] | None = None,
     ) -> None:
         self._text = text
         self._problems = problems
         self._preview = preview
         self._steps = Steps()
         self._sources = Sources(analyst, self._steps, text, problems)
-        self._queries = Queries(analyst, self._steps, text, problems, kinds, lambda: self._settings, self._lookup_table)
+        self._queries = Queries(
+            analyst, self._steps, text, problems, kinds, lambda: self._settings, self._lookup_table, udfs or {}
+        )
         self._assignments = Assignments(analyst, self._steps, text)
         self._written_rows = WrittenRows(analyst, self._steps)
         self._settings = ProgramSettings()
@@ -91,6 +101,8 @@ class Planner:
                 await self._select(statement)
             case Set():
                 self._set(statement)
+            case CreateFunction():
+                pass  # functions are there before the statements that call them
             case _:
                 assert_never(statement)
 
@@ -280,6 +292,22 @@ class Planner:
             if isinstance(table, ConnectorTable) and self._read.get(table.name) is not None:
                 with self._problems.collecting():
                     await self._connect_dead_letter(table)
+        for name, rows in self._steps.udf_letters:
+            with self._problems.collecting():
+                await self._connect_udf_letters(name, rows)
+
+    async def _connect_udf_letters(self, name: str, rows: Relation) -> None:
+        """Rows for which a Python function failed go to the table that it names."""
+        found = self._tables.get(name)
+        if isinstance(found, Faulty):
+            raise Known
+        if not isinstance(found, ConnectorTable):
+            hint = did_you_mean(name, self._tables) or "create it with CREATE TABLE and the connector of a sink"
+            raise refusal("unknown_table", f"there is no sink table {name}, which a function names", None, hint)
+        self._open_sink(found, found.statement.name)
+        columns = self._sink_columns(found)
+        written = await self._assignments.dead_letters(found.statement.name, columns, rows)
+        self._written.setdefault(found.name, []).append(written)
 
     async def _connect_dead_letter(self, table: ConnectorTable) -> None:
         options = table.check(Role.SOURCE, self._problems)

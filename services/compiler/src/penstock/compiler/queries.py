@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from sqlglot import exp
 from penstock.common.program import OP_COLUMN, WATERMARK_COLUMN, ProgramSettings
 from penstock.compiler.aggregates import Aggregates, Grouped
 from penstock.compiler.analysis import Analyst, inputs_of
+from penstock.compiler.async_calls import AsyncCalls, Selected
 from penstock.compiler.catalog import ConnectorTable, refuse_reserved
 from penstock.compiler.checks import Clause, check_clauses, check_expressions
 from penstock.compiler.diagnostics import Known, Problems, refusal
@@ -39,6 +40,7 @@ from penstock.compiler.relations import (
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.tables import SelectSource, select_source
 from penstock.compiler.types import JSON_METADATA, is_json, is_unitable, spark_sql_cast, user_name
+from penstock.compiler.udfs import BuiltUdf
 from penstock.compiler.window_tables import WindowTables
 from penstock.compiler.windows import is_window
 from penstock.spark import FunctionKind
@@ -75,6 +77,8 @@ class Queries:
     kinds: Mapping[str, FunctionKind]
     settings: Callable[[], ProgramSettings]
     lookup_table: Callable[[str], ConnectorTable | None]
+    udfs: Mapping[str, BuiltUdf] = field(default_factory=dict)
+    """The async functions that it calls, by their keys."""
 
     async def relation(self, query: exp.Expr, scope: Scope, *, positional: bool = False) -> Relation:
         """The rows of a query. Where they are used by position, two columns may have one name."""
@@ -145,6 +149,9 @@ class Queries:
         select = with_named_windows(select, self.text)
         self._check(select)
         projections = tuple(self._projections(select, source, positional))
+        if self.udfs:
+            selected = await self._async_calls.awaited(Selected(select, source, projections))
+            select, source, projections = selected.select, selected.source, selected.projections
         values = [value for _, value in projections]
         if is_grouped(select, values, self.kinds):
             relation = await self._grouped(select, source, projections)
@@ -244,6 +251,10 @@ class Queries:
     @property
     def _joins(self) -> Joins:
         return Joins(self.analyst, self.steps, self.text, self.settings)
+
+    @property
+    def _async_calls(self) -> AsyncCalls:
+        return AsyncCalls(self.analyst, self.steps, self.text, self.settings, self.kinds, self.udfs)
 
     @property
     def _overs(self) -> Overs:

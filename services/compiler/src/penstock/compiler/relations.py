@@ -15,6 +15,7 @@ from penstock.common.program import (
     INPUT,
     OP_COLUMN,
     WATERMARK_COLUMN,
+    AsyncUdf,
     EdgeKind,
     InstantJoin,
     Join,
@@ -109,6 +110,8 @@ class Steps:
         self._steps: dict[OperatorKey, Step] = {}
         self.late_letters: list[tuple[str, Relation]] = []
         """Rows that are too late for their windows, each with the table that they are of."""
+        self.udf_letters: list[tuple[str, Relation]] = []
+        """Rows for which a Python function failed, each with the table that they are for."""
 
     def scan(self, scan: Scan, columns: pa.Schema) -> Relation:
         """A source table."""
@@ -167,6 +170,12 @@ class Steps:
         identity = "\n".join([join.table, *join.keys, *(f"{part.step}" for part in source.inputs)])
         name = self._unused(OperatorKey(f"lookup_{_digest(identity)}"))
         return self._relation(Step(name, description, join, source.inputs, schema))
+
+    def awaiting(self, kind: AsyncUdf, source: Relation, schema: pa.Schema, description: str) -> Relation:
+        """Calls of an async function for rows."""
+        identity = "\n".join([repr(kind), *(f"{part.step}" for part in source.inputs)])
+        name = self._unused(OperatorKey(f"async_{_digest(identity)}"))
+        return self._relation(Step(name, description, kind, source.inputs, schema))
 
     def _sources(self, inputs: Iterable[Input]) -> set[OperatorKey]:
         """The tables that rows are of: what is done to them on the way may change without a loss of state."""

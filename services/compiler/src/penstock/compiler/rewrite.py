@@ -87,6 +87,8 @@ def _interval_literal(content: str, unit: str | None, text: Text, node: exp.Expr
 
 
 def _cast(node: exp.Cast, text: Text) -> exp.Expr:
+    if SPARK_TYPE in node.to.meta:
+        return node
     if node.to.this is exp.DType.INTERVAL and node.this.is_string:
         return _interval_literal(node.this.name, None, text, node)
     node.to.meta[SPARK_TYPE] = spark_name(arrow_type(node.to, text, node))

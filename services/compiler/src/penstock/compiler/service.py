@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.common import service
 from penstock.common.admin import AdminSettings, serve_admin
 from penstock.common.arrow import leave_pandas_out
+from penstock.common.checkpoint.settings import open_checkpoints
 from penstock.common.proto.compiler_pb2_grpc import add_CompilerServiceServicer_to_server
 from penstock.common.rpc import RpcSettings
 from penstock.common.rpc import serve as serve_rpc
 from penstock.compiler.engines import Engines
 from penstock.compiler.rpc import CompilerRpc
 from penstock.compiler.settings import CompilerSettings
+from penstock.compiler.udfs import Udfs
 from penstock.spark import Engine, SparkSettings
 
 
@@ -38,6 +41,7 @@ async def serve(
     settings: CompilerSettings,
     *,
     engine: Engine | None = None,
+    checkpoint_folder: Path | None = None,
     ready: Callable[[Serving], None] = lambda serving: None,
 ) -> None:
     """Serve until cancelled; `ready` is told the ports once queries are taken. An engine that is given stays up."""
@@ -45,7 +49,8 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(engines.close)
         await engines.get()
-        handlers = CompilerRpc(engines, within=settings.compile_timeout, concurrency=settings.concurrency)
+        udfs = Udfs(open_checkpoints(process.config, checkpoint_folder), settings.udf_limits)
+        handlers = CompilerRpc(engines, udfs, within=settings.compile_timeout, concurrency=settings.concurrency)
         server = await serve_rpc(
             lambda served: add_CompilerServiceServicer_to_server(handlers, served),
             host=settings.host,

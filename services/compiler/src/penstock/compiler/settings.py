@@ -6,7 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from penstock.common.config import Duration, Settings
+from penstock.common.config import Duration, Settings, Size
+from penstock.compiler.udf_child import ChildLimits
+from penstock.compiler.udfs import UdfLimits
 
 
 class CompilerSettings(Settings):
@@ -17,3 +19,10 @@ class CompilerSettings(Settings):
     admin_port: Annotated[int, Field(ge=0, le=65535)]
     compile_timeout: Duration
     concurrency: Annotated[int, Field(ge=1)]
+    udf_timeout: Duration
+    udf_memory: Size
+    udf_install_timeout: Duration
+
+    @property
+    def udf_limits(self) -> UdfLimits:
+        return UdfLimits(ChildLimits(self.udf_timeout, self.udf_memory), self.udf_install_timeout)

@@ -67,6 +67,18 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """`source` is as it is given to Python; `begins` is where it is in the text, and `margin` how much of each of its
+    lines was cut off."""
+
+    name: Name
+    options: tuple[Option, ...]
+    source: str
+    begins: int
+    margin: int
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     table: Name
     columns: tuple[Name, ...]
@@ -86,4 +98,4 @@ class Set:
     value_span: Span
 
 
-Statement: TypeAlias = CreateTable | CreateView | Insert | Select | Set
+Statement: TypeAlias = CreateTable | CreateView | CreateFunction | Insert | Select | Set

@@ -14,6 +14,7 @@ from penstock.common.crash_points import crash_point
 from penstock.common.errors import InternalError, NotFound, PenstockError
 from penstock.common.events import LogEvent
 from penstock.worker.assignment import Assignment
+from penstock.worker.functions import JobFunctions
 from penstock.worker.job_checkpoints import JobCheckpoints
 from penstock.worker.metrics import SubtaskMetrics
 from penstock.worker.network.channels import PeerFailed
@@ -60,7 +61,9 @@ class Execution:
                 reporter,
                 surroundings.storage_options,
             )
-        self._subtasks = tuple(Subtask(wiring, surroundings, self._checkpoints) for wiring in wirings)
+        functions = JobFunctions(assignment.program.functions, surroundings.engine, surroundings.storage_options)
+        self._functions = functions
+        self._subtasks = tuple(Subtask(wiring, surroundings, self._checkpoints, functions) for wiring in wirings)
         self._states = dict.fromkeys(assignment.tasks, TaskState.STARTING)
         self._failure: tuple[TaskId, Exception] | None = None
 
@@ -125,10 +128,13 @@ class Execution:
         else:
             duration_ms = round((time.monotonic() - started_at) * 1000)
             log.info(LogEvent.EXECUTION_FINISHED, duration_ms=duration_ms)
+        finally:
+            self._functions.close()
 
     async def _run(self, subtask: Subtask) -> None:
         task = subtask.task
         try:
+            await self._functions.load()
             await subtask.open()
             self._states[task] = TaskState.RUNNING
             self._reporter.task_started(task)

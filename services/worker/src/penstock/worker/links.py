@@ -11,6 +11,7 @@ from penstock.common.errors import InternalError
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
+    AsyncUdf,
     ConnectorSink,
     ConnectorSource,
     InstantJoin,
@@ -66,7 +67,7 @@ class Links:
         schema = self._wiring.input
         for operator in self._wiring.node.operators:
             match kind := operator.kind:
-                case ConnectorSource() | ConnectorSink():
+                case ConnectorSource() | ConnectorSink() | AsyncUdf():
                     pass
                 case ArrowValue() | ArrowKey():
                     query = _query(kind)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 import structlog
@@ -14,16 +14,19 @@ import structlog
 from penstock.common.crash_points import crash_point
 from penstock.common.errors import InternalError, NotFound
 from penstock.common.events import LogEvent
-from penstock.common.program import ConnectorSink, ConnectorSource, LookupJoin
+from penstock.common.program import AsyncUdf, ConnectorSink, ConnectorSource, LookupJoin
 from penstock.connectors.base import Connector, LineParsers, OutputPort, Sink, Source, StagingSink, TableSpec
 from penstock.connectors.lookups import LookupConnector, LookupSpec
 from penstock.connectors.options import read_options
+from penstock.worker.async_process import AsyncProcess
 from penstock.worker.chain import Chain
 from penstock.worker.channels import Inbox
+from penstock.worker.functions import FunctionEngine, JobFunctions
 from penstock.worker.job_checkpoints import JobCheckpoints
 from penstock.worker.links import Links, OpenOperator
 from penstock.worker.metrics import LatencyHistogram
 from penstock.worker.network.network import Network
+from penstock.worker.operators.async_udf import AsyncUdfStage
 from penstock.worker.operators.base import ChainOperator, Planner
 from penstock.worker.operators.lookup import open_lookup
 from penstock.worker.operators.opening import open_operator
@@ -43,10 +46,12 @@ from penstock.worker.turns import Turns
 from penstock.worker.wiring import TaskId, Wiring
 from penstock.worker.writer import Writer
 
+_FUNCTION_BATCHES: Final = 4
+
 log = structlog.get_logger(__name__)
 
 
-class FragmentEngine(LineParsers, Planner, Protocol):
+class FragmentEngine(LineParsers, Planner, FunctionEngine, Protocol):
     """What a worker needs of its engine."""
 
     async def ended(self) -> Exception:
@@ -73,12 +78,20 @@ class Surroundings:
 class Subtask:
     """One subtask, from `open` to `close`."""
 
-    def __init__(self, wiring: Wiring, surroundings: Surroundings, checkpoints: JobCheckpoints | None = None) -> None:
+    def __init__(
+        self,
+        wiring: Wiring,
+        surroundings: Surroundings,
+        checkpoints: JobCheckpoints | None = None,
+        functions: JobFunctions | None = None,
+    ) -> None:
         self.task = wiring.task
         self.metrics = wiring.metrics
         self._wiring = wiring
         self._surroundings = surroundings
         self._checkpoints = checkpoints
+        self._functions = functions
+        self._calls: AsyncProcess | None = None
         self._snapshots: Snapshots | None = None
         self._staging: Staging | None = None
         self._barriers: list[Barrier] = []  # before there was a reader to take them
@@ -122,6 +135,10 @@ class Subtask:
                 table = replace(table, restored=await restored.positions(first.key))
                 self._watermarks = await restored.watermarks(first.key)
             self._source = self._connector(first.kind).open_source(table)
+        if isinstance(first.kind, AsyncUdf):
+            assert self._functions is not None and self._wiring.input is not None
+            function = self._functions.get(first.kind.function)
+            self._calls = await AsyncProcess.start(first.kind, function, self._wiring.input)
         self._chain = await self._links.open()
         self.metrics.state = self._chain
         tables = [] if self._checkpoints is None else await self._restore(restored)
@@ -177,13 +194,13 @@ class Subtask:
 
     async def close(self) -> None:
         """Gives back what the chain holds; what fails in that is only logged, for all rows are settled."""
-        held = [held for held in (self._source, self._sink, *self._links.opened) if held is not None]
+        held = [held for held in (self._source, self._calls, self._sink, *self._links.opened) if held is not None]
         for outcome in await asyncio.gather(*(one.close() for one in held), return_exceptions=True):
             if isinstance(outcome, Exception):
                 log.warning(LogEvent.SUBTASK_CLOSE_FAILED, task=str(self.task), reason=str(outcome))
 
     def _stages(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        wiring, pace = self._wiring, self._surroundings.pace
+        wiring, pace = self._wiring, self._pace
         outlet = times = None
         if self._source is not None:
             times = self._times(self._source)
@@ -194,12 +211,29 @@ class Subtask:
             outlet = InTurn([inbox.channel(pace.batch_rows)], self.metrics.backpressure)
             yield "writer", Writer(inbox, self._sink, self.metrics, pace, self._at_barrier()).run()
         outlets = Outlets(wiring.outlets, outlet, self.metrics)
-        processor = Processor(wiring.inbox, self._chain, outlets, self.metrics, pace, times, self._snapshots)
+        inbox = wiring.inbox
+        if self._calls is not None:
+            inbox = Inbox()
+            yield "async udf", self._async_stage(self._calls).run(wiring.inbox, inbox.channel(pace.channel_rows))
+        processor = Processor(inbox, self._chain, outlets, self.metrics, pace, times, self._snapshots)
         yield "processor", processor.run()
         if self._snapshots is not None:
             yield "snapshots", self._snapshots.run()
         if self._staging is not None:
             yield "commits", self._staging.run()
+
+    @property
+    def _pace(self) -> Pace:
+        """That of all, but with larger batches where Python functions are called: each has them begin anew."""
+        pace = self._surroundings.pace
+        if self._functions is None or not self._functions.are_called_by(self._wiring.node):
+            return pace
+        return replace(pace, batch_rows=pace.batch_rows * _FUNCTION_BATCHES)
+
+    def _async_stage(self, calls: AsyncProcess) -> AsyncUdfStage:
+        first = self._wiring.node.operators[0]
+        assert isinstance(first.kind, AsyncUdf) and first.output is not None
+        return AsyncUdfStage(first.kind, first.output, calls, has_checkpoints=self._checkpoints is not None)
 
     def _at_barrier(self) -> Callable[[Barrier], Awaitable[None]] | None:
         """What a sink does when a barrier comes to it."""
@@ -226,7 +260,7 @@ class Subtask:
     def _open_reader(self, source: Source, times: PartitionTimes | None) -> Reader:
         wiring, batch_rows = self._wiring, self._surroundings.pace.batch_rows
         turns = None if times is None else Turns(source.partitions, times, self._idle_seconds())
-        into = wiring.inbox.channel(batch_rows)
+        into = wiring.inbox.channel(self._pace.batch_rows)
         ended = None if self._checkpoints is None else partial(self._end_source, self._checkpoints.reporter)
         reader = Reader(source, into, wiring.dead_letters, self.metrics, batch_rows, turns, ended)
         if times is not None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.common.program import (
     ArrowKey,
     ArrowValue,
+    AsyncUdf,
     ConnectorSink,
     ConnectorSource,
     InstantJoin,
@@ -72,7 +73,7 @@ def derive_fingerprint(operator: Operator) -> str:
 
 
 def _has_state(operator: Operator) -> bool:
-    return not isinstance(operator.kind, ArrowValue | ArrowKey | LookupJoin | ConnectorSink)
+    return not isinstance(operator.kind, ArrowValue | ArrowKey | LookupJoin | AsyncUdf | ConnectorSink)
 
 
 def _meaning(operator: Operator) -> tuple[object, ...]:
@@ -84,7 +85,7 @@ def _meaning(operator: Operator) -> tuple[object, ...]:
             return "source", kind.connector, sorted(places.items())
         case ConnectorSink():
             return "sink", kind.connector, sorted(kind.options.items())
-        case ArrowValue() | ArrowKey() | LookupJoin():
+        case ArrowValue() | ArrowKey() | LookupJoin() | AsyncUdf():
             return ("rows",)
         case TumblingWindowAggregate():
             return "tumbling", kind.width_us, _stage(kind.merge), _given(operator, kind.final, kind.lateness_us > 0)

@@ -25,27 +25,41 @@ _sym_db = _symbol_database.Default()
 from penstock.common.proto import program_pb2 as penstock_dot_common_dot_proto_dot_program__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$penstock/common/proto/compiler.proto\x12\x15penstock.common.proto\x1a#penstock/common/proto/program.proto\"5\n\x13\x43ompileQueryRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x0f\n\x07preview\x18\x02 \x01(\x08\"\x7f\n\x14\x43ompileQueryResponse\x12/\n\x07program\x18\x01 \x01(\x0b\x32\x1e.penstock.common.proto.Program\x12\x36\n\x0b\x64iagnostics\x18\x02 \x03(\x0b\x32!.penstock.common.proto.Diagnostic\"%\n\x14ValidateQueryRequest\x12\r\n\x05query\x18\x01 \x01(\t\"\x80\x01\n\x15ValidateQueryResponse\x12/\n\x07program\x18\x01 \x01(\x0b\x32\x1e.penstock.common.proto.Program\x12\x36\n\x0b\x64iagnostics\x18\x02 \x03(\x0b\x32!.penstock.common.proto.Diagnostic\"\x97\x01\n\nDiagnostic\x12\x31\n\x08severity\x18\x01 \x01(\x0e\x32\x1f.penstock.common.proto.Severity\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0c\n\x04hint\x18\x04 \x01(\t\x12)\n\x04span\x18\x05 \x01(\x0b\x32\x1b.penstock.common.proto.Span\"J\n\x04Span\x12\x0c\n\x04line\x18\x01 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x02 \x01(\r\x12\x10\n\x08\x65nd_line\x18\x03 \x01(\r\x12\x12\n\nend_column\x18\x04 \x01(\r*N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x32\xe6\x01\n\x0f\x43ompilerService\x12g\n\x0c\x43ompileQuery\x12*.penstock.common.proto.CompileQueryRequest\x1a+.penstock.common.proto.CompileQueryResponse\x12j\n\rValidateQuery\x12+.penstock.common.proto.ValidateQueryRequest\x1a,.penstock.common.proto.ValidateQueryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$penstock/common/proto/compiler.proto\x12\x15penstock.common.proto\x1a#penstock/common/proto/program.proto\"d\n\x13\x43ompileQueryRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x0f\n\x07preview\x18\x02 \x01(\x08\x12-\n\x04udfs\x18\x03 \x03(\x0b\x32\x1f.penstock.common.proto.BuiltUdf\"\x7f\n\x14\x43ompileQueryResponse\x12/\n\x07program\x18\x01 \x01(\x0b\x32\x1e.penstock.common.proto.Program\x12\x36\n\x0b\x64iagnostics\x18\x02 \x03(\x0b\x32!.penstock.common.proto.Diagnostic\"T\n\x14ValidateQueryRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12-\n\x04udfs\x18\x02 \x03(\x0b\x32\x1f.penstock.common.proto.BuiltUdf\"\x80\x01\n\x15ValidateQueryResponse\x12/\n\x07program\x18\x01 \x01(\x0b\x32\x1e.penstock.common.proto.Program\x12\x36\n\x0b\x64iagnostics\x18\x02 \x03(\x0b\x32!.penstock.common.proto.Diagnostic\"\xac\x01\n\x08\x42uiltUdf\x12\x31\n\x08\x66unction\x18\x01 \x01(\x0b\x32\x1f.penstock.common.proto.Function\x12=\n\x07options\x18\x02 \x03(\x0b\x32,.penstock.common.proto.BuiltUdf.OptionsEntry\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"F\n\x0f\x42uildUdfRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"x\n\x10\x42uildUdfResponse\x12,\n\x03udf\x18\x01 \x01(\x0b\x32\x1f.penstock.common.proto.BuiltUdf\x12\x36\n\x0b\x64iagnostics\x18\x02 \x03(\x0b\x32!.penstock.common.proto.Diagnostic\"\x1d\n\rGetUdfRequest\x12\x0c\n\x04hash\x18\x01 \x01(\t\".\n\x0eGetUdfResponse\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0c\n\x04lock\x18\x02 \x01(\t\"\x97\x01\n\nDiagnostic\x12\x31\n\x08severity\x18\x01 \x01(\x0e\x32\x1f.penstock.common.proto.Severity\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0c\n\x04hint\x18\x04 \x01(\t\x12)\n\x04span\x18\x05 \x01(\x0b\x32\x1b.penstock.common.proto.Span\"J\n\x04Span\x12\x0c\n\x04line\x18\x01 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x02 \x01(\r\x12\x10\n\x08\x65nd_line\x18\x03 \x01(\r\x12\x12\n\nend_column\x18\x04 \x01(\r*N\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x32\x9a\x03\n\x0f\x43ompilerService\x12g\n\x0c\x43ompileQuery\x12*.penstock.common.proto.CompileQueryRequest\x1a+.penstock.common.proto.CompileQueryResponse\x12j\n\rValidateQuery\x12+.penstock.common.proto.ValidateQueryRequest\x1a,.penstock.common.proto.ValidateQueryResponse\x12[\n\x08\x42uildUdf\x12&.penstock.common.proto.BuildUdfRequest\x1a\'.penstock.common.proto.BuildUdfResponse\x12U\n\x06GetUdf\x12$.penstock.common.proto.GetUdfRequest\x1a%.penstock.common.proto.GetUdfResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'penstock.common.proto.compiler_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEVERITY']._serialized_start=684
-  _globals['_SEVERITY']._serialized_end=762
+  _globals['_BUILTUDF_OPTIONSENTRY']._loaded_options = None
+  _globals['_BUILTUDF_OPTIONSENTRY']._serialized_options = b'8\001'
+  _globals['_SEVERITY']._serialized_start=1226
+  _globals['_SEVERITY']._serialized_end=1304
   _globals['_COMPILEQUERYREQUEST']._serialized_start=100
-  _globals['_COMPILEQUERYREQUEST']._serialized_end=153
-  _globals['_COMPILEQUERYRESPONSE']._serialized_start=155
-  _globals['_COMPILEQUERYRESPONSE']._serialized_end=282
-  _globals['_VALIDATEQUERYREQUEST']._serialized_start=284
-  _globals['_VALIDATEQUERYREQUEST']._serialized_end=321
-  _globals['_VALIDATEQUERYRESPONSE']._serialized_start=324
-  _globals['_VALIDATEQUERYRESPONSE']._serialized_end=452
-  _globals['_DIAGNOSTIC']._serialized_start=455
-  _globals['_DIAGNOSTIC']._serialized_end=606
-  _globals['_SPAN']._serialized_start=608
-  _globals['_SPAN']._serialized_end=682
-  _globals['_COMPILERSERVICE']._serialized_start=765
-  _globals['_COMPILERSERVICE']._serialized_end=995
+  _globals['_COMPILEQUERYREQUEST']._serialized_end=200
+  _globals['_COMPILEQUERYRESPONSE']._serialized_start=202
+  _globals['_COMPILEQUERYRESPONSE']._serialized_end=329
+  _globals['_VALIDATEQUERYREQUEST']._serialized_start=331
+  _globals['_VALIDATEQUERYREQUEST']._serialized_end=415
+  _globals['_VALIDATEQUERYRESPONSE']._serialized_start=418
+  _globals['_VALIDATEQUERYRESPONSE']._serialized_end=546
+  _globals['_BUILTUDF']._serialized_start=549
+  _globals['_BUILTUDF']._serialized_end=721
+  _globals['_BUILTUDF_OPTIONSENTRY']._serialized_start=675
+  _globals['_BUILTUDF_OPTIONSENTRY']._serialized_end=721
+  _globals['_BUILDUDFREQUEST']._serialized_start=723
+  _globals['_BUILDUDFREQUEST']._serialized_end=793
+  _globals['_BUILDUDFRESPONSE']._serialized_start=795
+  _globals['_BUILDUDFRESPONSE']._serialized_end=915
+  _globals['_GETUDFREQUEST']._serialized_start=917
+  _globals['_GETUDFREQUEST']._serialized_end=946
+  _globals['_GETUDFRESPONSE']._serialized_start=948
+  _globals['_GETUDFRESPONSE']._serialized_end=994
+  _globals['_DIAGNOSTIC']._serialized_start=997
+  _globals['_DIAGNOSTIC']._serialized_end=1148
+  _globals['_SPAN']._serialized_start=1150
+  _globals['_SPAN']._serialized_end=1224
+  _globals['_COMPILERSERVICE']._serialized_start=1307
+  _globals['_COMPILERSERVICE']._serialized_end=1717
 # @@protoc_insertion_point(module_scope)

@@ -43,18 +43,24 @@ class CompileQueryRequest(_message.Message):
 
     QUERY_FIELD_NUMBER: _builtins.int
     PREVIEW_FIELD_NUMBER: _builtins.int
+    UDFS_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     preview: _builtins.bool
     """every sink becomes a preview"""
+    @_builtins.property
+    def udfs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BuiltUdf]:
+        """Python functions that it can call, besides those that it creates"""
+
     def __init__(
         self,
         *,
         query: _builtins.str = ...,
         preview: _builtins.bool = ...,
+        udfs: _abc.Iterable[Global___BuiltUdf] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["preview", b"preview", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["preview", b"preview", "query", b"query", "udfs", b"udfs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -91,15 +97,19 @@ class ValidateQueryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     QUERY_FIELD_NUMBER: _builtins.int
+    UDFS_FIELD_NUMBER: _builtins.int
     query: _builtins.str
+    @_builtins.property
+    def udfs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BuiltUdf]: ...
     def __init__(
         self,
         *,
         query: _builtins.str = ...,
+        udfs: _abc.Iterable[Global___BuiltUdf] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["query", b"query", "udfs", b"udfs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -130,6 +140,149 @@ class ValidateQueryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ValidateQueryResponse: _TypeAlias = ValidateQueryResponse  # noqa: Y015
+
+@_typing.final
+class BuiltUdf(_message.Message):
+    """A Python function that was built, with what its source says of how to call it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OptionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FUNCTION_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def function(self) -> _program_pb2.Function: ...
+    @_builtins.property
+    def options(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        function: _program_pb2.Function | None = ...,
+        options: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["function", b"function"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["function", b"function", "options", b"options"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BuiltUdf: _TypeAlias = BuiltUdf  # noqa: Y015
+
+@_typing.final
+class BuildUdfRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """empty: the only public function of the source"""
+    source: _builtins.str
+    validate_only: _builtins.bool
+    """nothing is stored"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        source: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "source", b"source", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BuildUdfRequest: _TypeAlias = BuildUdfRequest  # noqa: Y015
+
+@_typing.final
+class BuildUdfResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UDF_FIELD_NUMBER: _builtins.int
+    DIAGNOSTICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def udf(self) -> Global___BuiltUdf:
+        """unset when a diagnostic is an error"""
+
+    @_builtins.property
+    def diagnostics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Diagnostic]:
+        """their spans are in the source"""
+
+    def __init__(
+        self,
+        *,
+        udf: Global___BuiltUdf | None = ...,
+        diagnostics: _abc.Iterable[Global___Diagnostic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["udf", b"udf"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["diagnostics", b"diagnostics", "udf", b"udf"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BuildUdfResponse: _TypeAlias = BuildUdfResponse  # noqa: Y015
+
+@_typing.final
+class GetUdfRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HASH_FIELD_NUMBER: _builtins.int
+    hash: _builtins.str
+    def __init__(
+        self,
+        *,
+        hash: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hash", b"hash"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUdfRequest: _TypeAlias = GetUdfRequest  # noqa: Y015
+
+@_typing.final
+class GetUdfResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    LOCK_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    lock: _builtins.str
+    """the dependencies' versions, as pip writes them; empty without any"""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        lock: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUdfResponse: _TypeAlias = GetUdfResponse  # noqa: Y015
 
 @_typing.final
 class Diagnostic(_message.Message):

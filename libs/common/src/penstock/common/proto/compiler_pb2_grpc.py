@@ -45,6 +45,16 @@ class CompilerServiceStub:
                 request_serializer=penstock_dot_common_dot_proto_dot_compiler__pb2.ValidateQueryRequest.SerializeToString,
                 response_deserializer=penstock_dot_common_dot_proto_dot_compiler__pb2.ValidateQueryResponse.FromString,
                 _registered_method=True)
+        self.BuildUdf = channel.unary_unary(
+                '/penstock.common.proto.CompilerService/BuildUdf',
+                request_serializer=penstock_dot_common_dot_proto_dot_compiler__pb2.BuildUdfRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_compiler__pb2.BuildUdfResponse.FromString,
+                _registered_method=True)
+        self.GetUdf = channel.unary_unary(
+                '/penstock.common.proto.CompilerService/GetUdf',
+                request_serializer=penstock_dot_common_dot_proto_dot_compiler__pb2.GetUdfRequest.SerializeToString,
+                response_deserializer=penstock_dot_common_dot_proto_dot_compiler__pb2.GetUdfResponse.FromString,
+                _registered_method=True)
 
 
 class CompilerServiceServicer:
@@ -63,6 +73,18 @@ class CompilerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BuildUdf(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUdf(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CompilerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +97,16 @@ def add_CompilerServiceServicer_to_server(servicer, server):
                     servicer.ValidateQuery,
                     request_deserializer=penstock_dot_common_dot_proto_dot_compiler__pb2.ValidateQueryRequest.FromString,
                     response_serializer=penstock_dot_common_dot_proto_dot_compiler__pb2.ValidateQueryResponse.SerializeToString,
+            ),
+            'BuildUdf': grpc.unary_unary_rpc_method_handler(
+                    servicer.BuildUdf,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_compiler__pb2.BuildUdfRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_compiler__pb2.BuildUdfResponse.SerializeToString,
+            ),
+            'GetUdf': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUdf,
+                    request_deserializer=penstock_dot_common_dot_proto_dot_compiler__pb2.GetUdfRequest.FromString,
+                    response_serializer=penstock_dot_common_dot_proto_dot_compiler__pb2.GetUdfResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +164,60 @@ class CompilerService:
             '/penstock.common.proto.CompilerService/ValidateQuery',
             penstock_dot_common_dot_proto_dot_compiler__pb2.ValidateQueryRequest.SerializeToString,
             penstock_dot_common_dot_proto_dot_compiler__pb2.ValidateQueryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BuildUdf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.CompilerService/BuildUdf',
+            penstock_dot_common_dot_proto_dot_compiler__pb2.BuildUdfRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_compiler__pb2.BuildUdfResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUdf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.common.proto.CompilerService/GetUdf',
+            penstock_dot_common_dot_proto_dot_compiler__pb2.GetUdfRequest.SerializeToString,
+            penstock_dot_common_dot_proto_dot_compiler__pb2.GetUdfResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ class CompilerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> CompilerServiceAsyncStub: ...
     CompileQuery: _grpc.UnaryUnaryMultiCallable[_compiler_pb2.CompileQueryRequest, _compiler_pb2.CompileQueryResponse]
     ValidateQuery: _grpc.UnaryUnaryMultiCallable[_compiler_pb2.ValidateQueryRequest, _compiler_pb2.ValidateQueryResponse]
+    BuildUdf: _grpc.UnaryUnaryMultiCallable[_compiler_pb2.BuildUdfRequest, _compiler_pb2.BuildUdfResponse]
+    GetUdf: _grpc.UnaryUnaryMultiCallable[_compiler_pb2.GetUdfRequest, _compiler_pb2.GetUdfResponse]
 
 @_typing.type_check_only
 class CompilerServiceAsyncStub(CompilerServiceStub):
@@ -43,6 +45,8 @@ class CompilerServiceAsyncStub(CompilerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CompileQuery: _aio.UnaryUnaryMultiCallable[_compiler_pb2.CompileQueryRequest, _compiler_pb2.CompileQueryResponse]  # type: ignore[assignment]
     ValidateQuery: _aio.UnaryUnaryMultiCallable[_compiler_pb2.ValidateQueryRequest, _compiler_pb2.ValidateQueryResponse]  # type: ignore[assignment]
+    BuildUdf: _aio.UnaryUnaryMultiCallable[_compiler_pb2.BuildUdfRequest, _compiler_pb2.BuildUdfResponse]  # type: ignore[assignment]
+    GetUdf: _aio.UnaryUnaryMultiCallable[_compiler_pb2.GetUdfRequest, _compiler_pb2.GetUdfResponse]  # type: ignore[assignment]
 
 class CompilerServiceServicer(metaclass=_abc_1.ABCMeta):
     """SQL in, a Program or diagnostics out."""
@@ -60,5 +64,19 @@ class CompilerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _compiler_pb2.ValidateQueryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_compiler_pb2.ValidateQueryResponse, _abc.Awaitable[_compiler_pb2.ValidateQueryResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def BuildUdf(
+        self,
+        request: _compiler_pb2.BuildUdfRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_compiler_pb2.BuildUdfResponse, _abc.Awaitable[_compiler_pb2.BuildUdfResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetUdf(
+        self,
+        request: _compiler_pb2.GetUdfRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_compiler_pb2.GetUdfResponse, _abc.Awaitable[_compiler_pb2.GetUdfResponse]]: ...
 
 def add_CompilerServiceServicer_to_server(servicer: CompilerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -19,6 +19,46 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _FunctionShape:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FunctionShapeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FunctionShape.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FUNCTION_SHAPE_UNSPECIFIED: _FunctionShape.ValueType  # 0
+    FUNCTION_SHAPE_SCALAR: _FunctionShape.ValueType  # 1
+    FUNCTION_SHAPE_TABLE: _FunctionShape.ValueType  # 2
+    FUNCTION_SHAPE_AGGREGATE: _FunctionShape.ValueType  # 3
+    FUNCTION_SHAPE_ASYNC: _FunctionShape.ValueType  # 4
+
+class FunctionShape(_FunctionShape, metaclass=_FunctionShapeEnumTypeWrapper): ...
+
+FUNCTION_SHAPE_UNSPECIFIED: FunctionShape.ValueType  # 0
+FUNCTION_SHAPE_SCALAR: FunctionShape.ValueType  # 1
+FUNCTION_SHAPE_TABLE: FunctionShape.ValueType  # 2
+FUNCTION_SHAPE_AGGREGATE: FunctionShape.ValueType  # 3
+FUNCTION_SHAPE_ASYNC: FunctionShape.ValueType  # 4
+Global___FunctionShape: _TypeAlias = FunctionShape  # noqa: Y015
+
+class _FunctionStyle:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FunctionStyleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FunctionStyle.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FUNCTION_STYLE_UNSPECIFIED: _FunctionStyle.ValueType  # 0
+    FUNCTION_STYLE_PLAIN: _FunctionStyle.ValueType  # 1
+    FUNCTION_STYLE_ARROW: _FunctionStyle.ValueType  # 2
+    FUNCTION_STYLE_PANDAS: _FunctionStyle.ValueType  # 3
+
+class FunctionStyle(_FunctionStyle, metaclass=_FunctionStyleEnumTypeWrapper): ...
+
+FUNCTION_STYLE_UNSPECIFIED: FunctionStyle.ValueType  # 0
+FUNCTION_STYLE_PLAIN: FunctionStyle.ValueType  # 1
+FUNCTION_STYLE_ARROW: FunctionStyle.ValueType  # 2
+FUNCTION_STYLE_PANDAS: FunctionStyle.ValueType  # 3
+Global___FunctionStyle: _TypeAlias = FunctionStyle  # noqa: Y015
+
 class _Stage:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -125,6 +165,7 @@ class Program(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     EDGES_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
+    FUNCTIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
         """in topological order"""
@@ -133,20 +174,75 @@ class Program(_message.Message):
     def edges(self) -> _containers.RepeatedCompositeFieldContainer[Global___Edge]: ...
     @_builtins.property
     def settings(self) -> Global___ProgramSettings: ...
+    @_builtins.property
+    def functions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Function]:
+        """Python functions that its operators call"""
+
     def __init__(
         self,
         *,
         nodes: _abc.Iterable[Global___Node] | None = ...,
         edges: _abc.Iterable[Global___Edge] | None = ...,
         settings: Global___ProgramSettings | None = ...,
+        functions: _abc.Iterable[Global___Function] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["edges", b"edges", "nodes", b"nodes", "settings", b"settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["edges", b"edges", "functions", b"functions", "nodes", b"nodes", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Program: _TypeAlias = Program  # noqa: Y015
+
+@_typing.final
+class Function(_message.Message):
+    """One version of a Python function; operators call it by its key, which no other version has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    HASH_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    SHAPE_FIELD_NUMBER: _builtins.int
+    STYLE_FIELD_NUMBER: _builtins.int
+    PARAMETERS_FIELD_NUMBER: _builtins.int
+    RETURNS_FIELD_NUMBER: _builtins.int
+    CATCHES_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    name: _builtins.str
+    hash: _builtins.str
+    """of its artifact"""
+    url: _builtins.str
+    """the artifact's folder; empty: it was not stored"""
+    shape: Global___FunctionShape.ValueType
+    style: Global___FunctionStyle.ValueType
+    parameters: _builtins.bytes
+    """Arrow IPC schema; what is not nullable is never given a null"""
+    returns: _builtins.bytes
+    """Arrow IPC schema of one column"""
+    catches: _builtins.bool
+    """it gives a struct of the value and how the call failed, instead of failing"""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        name: _builtins.str = ...,
+        hash: _builtins.str = ...,
+        url: _builtins.str = ...,
+        shape: Global___FunctionShape.ValueType = ...,
+        style: Global___FunctionStyle.ValueType = ...,
+        parameters: _builtins.bytes = ...,
+        returns: _builtins.bytes = ...,
+        catches: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["catches", b"catches", "hash", b"hash", "key", b"key", "name", b"name", "parameters", b"parameters", "returns", b"returns", "shape", b"shape", "style", b"style", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Function: _TypeAlias = Function  # noqa: Y015
 
 @_typing.final
 class ProgramSettings(_message.Message):
@@ -230,6 +326,7 @@ class Operator(_message.Message):
     INSTANT_JOIN_FIELD_NUMBER: _builtins.int
     JOIN_FIELD_NUMBER: _builtins.int
     LOOKUP_JOIN_FIELD_NUMBER: _builtins.int
+    ASYNC_UDF_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """stable: state is found by it"""
     description: _builtins.str
@@ -259,6 +356,8 @@ class Operator(_message.Message):
     def join(self) -> Global___Join: ...
     @_builtins.property
     def lookup_join(self) -> Global___LookupJoin: ...
+    @_builtins.property
+    def async_udf(self) -> Global___AsyncUdf: ...
     def __init__(
         self,
         *,
@@ -277,12 +376,13 @@ class Operator(_message.Message):
         instant_join: Global___InstantJoin | None = ...,
         join: Global___Join | None = ...,
         lookup_join: Global___LookupJoin | None = ...,
+        async_udf: Global___AsyncUdf | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["async_udf", b"async_udf", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["async_udf", b"async_udf", "description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "join", "lookup_join"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "join", "lookup_join", "async_udf"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -867,6 +967,54 @@ class LookupJoin(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LookupJoin: _TypeAlias = LookupJoin  # noqa: Y015
+
+@_typing.final
+class AsyncUdf(_message.Message):
+    """Calls an async Python function for each row; it is the first of its chain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FUNCTION_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
+    IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
+    function: _builtins.str
+    """the key of a function of the program"""
+    result: _builtins.str
+    """the column that its values leave in"""
+    ordered: _builtins.bool
+    """rows leave in the order in which they came"""
+    in_flight: _builtins.int
+    """how many calls there are at once"""
+    timeout_ms: _builtins.int
+    """how long one may take"""
+    retries: _builtins.int
+    """how often one that failed is made again"""
+    @_builtins.property
+    def arguments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """columns that come in, and do not leave"""
+
+    def __init__(
+        self,
+        *,
+        function: _builtins.str = ...,
+        arguments: _abc.Iterable[_builtins.str] | None = ...,
+        result: _builtins.str = ...,
+        ordered: _builtins.bool = ...,
+        in_flight: _builtins.int = ...,
+        timeout_ms: _builtins.int = ...,
+        retries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "function", b"function", "in_flight", b"in_flight", "ordered", b"ordered", "result", b"result", "retries", b"retries", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AsyncUdf: _TypeAlias = AsyncUdf  # noqa: Y015
 
 @_typing.final
 class Edge(_message.Message):

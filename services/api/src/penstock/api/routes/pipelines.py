@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from http import HTTPStatus
 
@@ -16,6 +17,7 @@ from penstock.api.schemas import (
     Page,
     Pipeline,
     PipelineSummary,
+    PipelineUdf,
     PreviewPipeline,
     RestartPipeline,
     Severity,
@@ -27,6 +29,7 @@ from penstock.api.store import NewPipeline, Restart
 from penstock.common.ids import JobId, PipelineId, SavepointId
 from penstock.common.jobs import RestartMode
 from penstock.common.program import program_from_proto
+from penstock.common.proto.compiler_pb2 import BuiltUdf
 from penstock.common.proto.program_pb2 import Program
 
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
@@ -44,7 +47,7 @@ async def validate_query(request: ValidateQuery, context: InContext) -> Validati
 
     Nothing is created.
     """
-    validated = await context.compiler.validate(request.query)
+    validated = await context.compiler.validate(request.query, await _udfs(request.udfs, context))
     state = None
     if request.from_savepoint is not None and validated.program is not None:
         savepoint = await context.checkpoints.ready_savepoint(SavepointId(request.from_savepoint))
@@ -61,7 +64,12 @@ async def validate_query(request: ValidateQuery, context: InContext) -> Validati
 async def preview_pipeline(request: PreviewPipeline, context: InContext) -> Pipeline:
     """Run a query for a short while, with the rows of every sink going to the job's output instead."""
     create = CreatePipeline(
-        name=request.name, query=request.query, parallelism=request.parallelism, checkpoint_interval=None, preview=True
+        name=request.name,
+        query=request.query,
+        udfs=request.udfs,
+        parallelism=request.parallelism,
+        checkpoint_interval=None,
+        preview=True,
     )
     return await _create(create, context)
 
@@ -119,8 +127,15 @@ async def delete_pipeline(pipeline_id: str, context: InContext) -> None:
     await context.store.delete_pipeline(PipelineId(pipeline_id))
 
 
+async def _udfs(own: Sequence[PipelineUdf], context: Context) -> Sequence[BuiltUdf]:
+    """The functions that a query can call: all that there are, and its own, which go before those."""
+    built = [await context.compiler.build_udf(udf.source, udf.name) for udf in own]
+    return [*await context.udfs.built(), *built]
+
+
 async def _create(request: CreatePipeline, context: Context) -> Pipeline:
-    compiled = await context.compiler.compile(request.query, preview=request.preview)
+    udfs = await _udfs(request.udfs, context)
+    compiled = await context.compiler.compile(request.query, udfs, preview=request.preview)
     from_savepoint = None if request.from_savepoint is None else SavepointId(request.from_savepoint)
     if from_savepoint is not None:
         savepoint = await context.checkpoints.ready_savepoint(from_savepoint)

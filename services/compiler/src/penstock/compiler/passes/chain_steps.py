@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from penstock.common.program import LookupJoin, OperatorKey, Output
+from penstock.common.program import AsyncUdf, LookupJoin, OperatorKey, Output
 from penstock.compiler.analysis import Analyst
 from penstock.compiler.plan import Chain, Key, Plan, Query, Scan, Step, Write
 
@@ -22,6 +22,7 @@ async def chain_steps(plan: Plan, _: Analyst) -> Plan:
             before is not None
             and before.output is Output.ROWS
             and not before.keys
+            and not isinstance(step.kind, AsyncUdf)  # which has a stage of its own ahead of its chain
             and readers[before.step] == 1
             and limits[before.step] == limits[step.key]
         )
@@ -37,7 +38,7 @@ def _limits(plan: Plan) -> dict[OperatorKey, int | None]:
         match step.kind:
             case Scan(max_parallelism=limit) | Write(max_parallelism=limit):
                 limits[step.key] = limit
-            case Query() | Key() | LookupJoin():
+            case Query() | Key() | LookupJoin() | AsyncUdf():
                 limits[step.key] = limits[step.inputs[0].step] if len(step.inputs) == 1 else None
             case _:
                 limits[step.key] = None

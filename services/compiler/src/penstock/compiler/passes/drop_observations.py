@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.common.program import LookupJoin, OperatorKey
+from penstock.common.program import AsyncUdf, LookupJoin, OperatorKey
 from penstock.compiler.analysis import Analyst
 from penstock.compiler.plan import Plan, Query, Scan, Step, Write
 from penstock.compiler.watermarks import drops_late_rows, observes, without_observation
@@ -26,4 +26,4 @@ async def drop_observations(plan: Plan, _: Analyst) -> Plan:
 def _awaits(step: Step) -> bool:
     if isinstance(step.kind, Query):
         return drops_late_rows(step.kind.select)
-    return not isinstance(step.kind, Scan | LookupJoin | Write)
+    return not isinstance(step.kind, Scan | LookupJoin | AsyncUdf | Write)

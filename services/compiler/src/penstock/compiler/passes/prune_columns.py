@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.common.program import LookupJoin, OperatorKey, Output
+from penstock.common.program import AsyncUdf, LookupJoin, OperatorKey, Output
 from penstock.compiler.analysis import Analyst
 from penstock.compiler.plan import Input, Key, Plan, Query, Step, projections
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
@@ -21,8 +21,11 @@ async def prune_columns(plan: Plan, analyst: Analyst) -> Plan:
     for step in reversed(plan.steps):
         if isinstance(step.kind, Query):
             step = _narrowed(step, step.kind, wanted[step.key], analyst)
-        if isinstance(step.kind, LookupJoin):
+        elif isinstance(step.kind, LookupJoin):
             step = _narrowed_lookup(step, step.kind, wanted[step.key])
+        elif isinstance(step.kind, AsyncUdf):
+            passed_on = [found for found in step.schema if found.name in wanted[step.key] | {step.kind.result}]
+            step = replace(step, schema=pa.schema(passed_on))
         for part in step.inputs:
             wanted[part.step] |= await _read_by(step, part, schemas, analyst)
         pruned.append(step)
@@ -59,6 +62,8 @@ async def _read_by(step: Step, part: Input, schemas: dict[OperatorKey, pa.Schema
     schema = DEAD_LETTERS if part.output is Output.DEAD_LETTERS else schemas[part.step]
     if isinstance(step.kind, LookupJoin):
         return {*step.kind.keys, *(name for name in step.schema.names if name not in step.kind.names)}
+    if isinstance(step.kind, AsyncUdf):
+        return {*step.schema.names, *step.kind.arguments} - {step.kind.result}
     if not isinstance(step.kind, Query | Key):
         return set(schema.names)
     return set((await analyst.used_by(step.kind.select, schema)).names)
