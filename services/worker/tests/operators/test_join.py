@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +19,8 @@ Value = tuple[int | None, int | None]
 """A key and a number."""
 Change = tuple[str, Value, int]
 """A side, a row, and whether it comes or goes."""
+
+EXAMPLES = 200 if os.environ.get("PENSTOCK_TEST_FULL") else 15
 
 _TIME = pa.field("_timestamp", pa.timestamp("us"), nullable=False)
 _WORDS = {
@@ -153,7 +156,7 @@ async def check(
 
 
 @pytest.mark.parametrize("kind", JoinKind)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=histories(gone=True))
 async def test_changes_of_both_sides_leave_what_is_joined(
     kind: JoinKind, history: list[list[Change] | None], planner: SharedPlanner
@@ -162,7 +165,7 @@ async def test_changes_of_both_sides_leave_what_is_joined(
 
 
 @pytest.mark.parametrize("kind", JoinKind)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=histories(gone=False))
 async def test_rows_that_only_come_leave_what_is_joined(
     kind: JoinKind, history: list[list[Change] | None], planner: SharedPlanner

@@ -45,7 +45,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 def test_what_was_added_is_found_until_it_is_too_old(steps: list[list[Row] | int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slabs, "_FIRST_TIER_ROWS", 2)
