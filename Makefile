@@ -58,7 +58,7 @@ web: setup ## build the console
 	@echo "there is no console yet" >&2; exit 1
 
 bench: setup ## measure everything against its peers: make bench ARGS=--quick
-	@for benchmark in engine startup formats stateless latency windows updating checkpoints recovery network scaling control udfs; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
+	@for benchmark in engine startup formats stateless latency windows updating joins checkpoints recovery network scaling control udfs; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
 
 lock: ## resolve all dependencies anew into requirements.lock
 	@$(UV) lock --upgrade -q
