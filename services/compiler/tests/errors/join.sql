@@ -13,5 +13,6 @@ SELECT c.ms FROM clicks c NATURAL JOIN users u;
 SELECT c.ms FROM clicks c JOIN users u USING (id);
 SELECT c.ms FROM (SELECT ms, tumble(INTERVAL '1 minute') AS w FROM clicks GROUP BY 1, 2) c
   JOIN (SELECT ms, tumble(INTERVAL '2 minutes') AS w FROM users GROUP BY 1, 2) u ON c.ms = u.ms AND c.w = u.w;
+SELECT c.ms FROM clicks c JOIN users u ON c.user_id = max(u.id);
 CREATE TABLE sink (ms INT) WITH (connector = 'stdout');
 INSERT INTO sink SELECT c.ms FROM clicks c LEFT JOIN users u ON c.user_id = u.id;

@@ -24,3 +24,4 @@ SELECT c.name FROM clicks c JOIN users AS u(a, b) ON c.user_id = a;
 SELECT c.name FROM clicks c JOIN users u ON count(c.user_id) = u.id;
 SELECT x FROM clicks c JOIN users u ON c.user_id = u.id CROSS JOIN UNNEST(c.xs) AS x;
 SELECT c.name FROM clicks c JOIN users u ON c.user_id = u.id WHERE upper(u.name, 1) = 'A';
+SELECT c.name FROM clicks c JOIN clicks d ON c.user_id = d.user_id JOIN users u ON c.user_id = u.id;

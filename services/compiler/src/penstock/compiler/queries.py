@@ -168,6 +168,8 @@ class Queries:
         tables = [self._lookup_of(join.this, scope) for join in joins]
         lookups = [Joined(join, table) for join, table in zip(joins, tables, strict=True) if table is not None]
         if not lookups and has_joins(select):
+            for condition in filter(None, (join.args.get("on") for join in joins)):
+                check_expressions(condition, Clause.ON, self.kinds, self.text)
             return await self._joined_tables(scope).read(select)
         if not lookups:
             return select, await self._source(select, scope)
