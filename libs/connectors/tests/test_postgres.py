@@ -23,7 +23,7 @@ from penstock.connectors.postgres import Postgres, PostgresLookupOptions
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server() -> AsyncIterator[EmbeddedPostgres]:
     async with temporary_postgres() as server:
         yield server

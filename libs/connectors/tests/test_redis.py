@@ -41,7 +41,7 @@ ANN_ROW = {
 NOBODY = dict.fromkeys(USERS.names)
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server() -> AsyncIterator[ValkeyServer]:
     async with temporary_valkey() as server:
         yield server

@@ -110,7 +110,7 @@ class PostgresLookup:
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         pool = await asyncpg.create_pool(
-            self._options.url, min_size=1, max_size=self._options.in_flight, server_settings={"timezone": "UTC"}
+            self._options.url, min_size=0, max_size=self._options.in_flight, server_settings={"timezone": "UTC"}
         )
         try:
             async with pool.acquire() as connection:
