@@ -99,6 +99,7 @@ def _left_by(envelopes: Sequence[Any]) -> Iterator[Row]:
 
 
 def _as_json(table: pa.Table) -> list[Any]:
+    table = table.rename_columns([f"c{place}" for place in range(table.num_columns)])  # a name may be there twice
     for place, field in enumerate(table.schema):
         if pa.types.is_interval(field.type) or pa.types.is_duration(field.type):
             lengths = [_microseconds(value) for value in table.column(place).to_pylist()]
