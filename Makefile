@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 UV := $(shell command -v uv || echo .tools/bin/uv)
 BIN := .venv/bin
-SOURCES := conftest.py libs services proto benchmarks tests
+SOURCES := libs services proto benchmarks tests
 ARGS ?=
 
 # Trust the machine's certificates where it has any, as pip and curl do; uv's own list is the fallback.

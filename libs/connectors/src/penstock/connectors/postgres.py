@@ -193,7 +193,7 @@ def _told(table: str) -> Iterator[None]:
         raise ExternalError(message) from error
     except (ValueError, pa.ArrowInvalid) as error:
         raise UserError(f"table {table}: {_message(error)}") from error
-    except (OSError, asyncpg.InterfaceError) as error:
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise ExternalError(f"table {table}: {_message(error)}") from error
 
 
