@@ -20,7 +20,7 @@ from penstock.compiler.rewrite import to_spark
 from penstock.compiler.subqueries import Subqueries, has_subqueries
 from penstock.compiler.tables import SelectSource, is_unnest, unnest_of_join
 
-_PARTS: Final = ("expressions", "where", "group", "having")
+_CLAUSES: Final = ("where", "group", "having")
 _KINDS: Final = {
     ("", ""): JoinKind.INNER,
     ("", "INNER"): JoinKind.INNER,
@@ -149,7 +149,7 @@ class JoinedTables:
         plain.set("joins", None)
         expressions = [one for item in plain.expressions for one in names.expanded(item, self.text)]
         plain.set("expressions", [_resolved_item(item, names, self.text) for item in expressions])
-        for part in _PARTS[1:]:
+        for part in _CLAUSES:
             if (found := plain.args.get(part)) is not None:
                 plain.set(part, names.resolved(found, self.text))
         return plain

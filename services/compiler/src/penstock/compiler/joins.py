@@ -34,6 +34,7 @@ from penstock.compiler.relations import (
     Relation,
     Windows,
     aliased,
+    all_of,
     column,
     identifier,
     select_from_input,
@@ -253,7 +254,7 @@ class Joins(Planning):
                 message = f"{user_name(one.type)} cannot be compared with {user_name(other.type)}"
                 hint = f"write CAST(… AS {user_name(one.type)})"
                 raise refusal("type_mismatch", message, self.text.span(pair[1], pair[0], clause.written), hint)
-        both = exp.Union(this=_all_of("one", schemas[0]), expression=_all_of("other", schemas[1]), distinct=False)
+        both = exp.Union(this=all_of("one", schemas[0]), expression=all_of("other", schemas[1]), distinct=False)
         common = await self.analyst.schema_of(both, {"one": schemas[0], "other": schemas[1]})
         return [found.type for found in common]
 
@@ -397,9 +398,3 @@ def _windows_of(left: Operand, right: Operand, kind: JoinKind) -> Windows:
 
 def _is_there(value: exp.Expr) -> exp.Expr:
     return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
-
-
-def _all_of(table: str, schema: pa.Schema) -> exp.Select:
-    return exp.Select(
-        expressions=[column(found.name) for found in schema], from_=exp.From(this=exp.Table(this=identifier(table)))
-    )

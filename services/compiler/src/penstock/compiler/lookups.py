@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from penstock.compiler.catalog import ConnectorTable
 from penstock.compiler.checks import Clause, check_expressions
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
+from penstock.compiler.joins import conjuncts
 from penstock.compiler.lookup_names import Names, Side
 from penstock.compiler.planning import Planning
 from penstock.compiler.relations import Relation, Windows, aliased, column, select_from_input, with_metadata
@@ -120,7 +121,7 @@ class Lookups(Planning):
         keys, others = {own.inner(name): name for name in joined.table.lookup_key().names}, []
         values: dict[str, exp.Expr] = {}
         condition = joined.join.args["on"]
-        for part in _conjuncts(condition):
+        for part in conjuncts(condition):
             resolved = names.resolved(part)
             found = _equated(resolved, keys, {own.inner(name) for name in joined.columns.names})
             if found is None or found[0] in values:
@@ -198,17 +199,6 @@ class Lookups(Planning):
         select = select_from_input([*own, *hidden], where=None if is_outer else condition)
         schema = await self.analyst.schema_of(select, inputs_of(rows.schema))
         return self.steps.query(select, rows, with_metadata(schema, rows.columns), "condition of a lookup")
-
-
-def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    """The parts of a condition that must all be true."""
-    if isinstance(condition, exp.Paren):
-        yield from _conjuncts(condition.this)
-    elif isinstance(condition, exp.And):
-        yield from _conjuncts(condition.this)
-        yield from _conjuncts(condition.expression)
-    else:
-        yield condition
 
 
 def _equated(part: exp.Expr, keys: Mapping[str, str], own: set[str]) -> tuple[str, exp.Expr] | None:

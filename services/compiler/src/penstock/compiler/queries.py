@@ -32,9 +32,9 @@ from penstock.compiler.relations import (
     Steps,
     Windows,
     aliased,
+    all_of,
     cast_column,
     column,
-    identifier,
     select_from_input,
 )
 from penstock.compiler.rewrite import to_spark
@@ -379,7 +379,7 @@ class Queries:
         for side, other in zip(sides[1:], relations[1:], strict=True):
             self._check_sides(side, fields, other.columns)
             inputs = {"one": pa.schema(fields), "other": pa.schema(other.columns)}
-            both = exp.Union(this=_all_of("one", fields), expression=_all_of("other", other.columns), distinct=False)
+            both = exp.Union(this=all_of("one", fields), expression=all_of("other", other.columns), distinct=False)
             schema = await self.analyst.schema_of(both, inputs)
             fields = [
                 pa.field(field.name, found.type, found.nullable, field.metadata)
@@ -487,12 +487,6 @@ def _sides(query: exp.SetOperation) -> Iterator[exp.Expr]:
             pending.extend([side.expression, side.this])
         else:
             yield side
-
-
-def _all_of(table: str, fields: list[pa.Field]) -> exp.Select:
-    return exp.Select(
-        expressions=[column(field.name) for field in fields], from_=exp.From(this=exp.Table(this=identifier(table)))
-    )
 
 
 def _with_json(schema: pa.Schema, projections: Named, source: pa.Schema) -> pa.Schema:

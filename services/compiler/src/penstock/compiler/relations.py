@@ -272,6 +272,13 @@ def select_from_input(
     )
 
 
+def all_of(table: str, fields: Iterable[pa.Field]) -> exp.Select:
+    """All columns of a table."""
+    return exp.Select(
+        expressions=[column(field.name) for field in fields], from_=exp.From(this=exp.Table(this=identifier(table)))
+    )
+
+
 def cast_column(source: pa.Field, target: pa.Field) -> exp.Expr:
     """A column of another type or name."""
     value: exp.Expr = column(source.name)
