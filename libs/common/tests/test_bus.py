@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -215,6 +217,18 @@ async def test_a_wrong_token_is_not_let_in_and_does_not_raise(nats: EmbeddedNats
         async with connected(url, connect_timeout=parse_duration("300ms")) as bus:
             assert not bus.connected
     assert "wrong@" not in str(logs)
+
+
+# A cancelled connection of the client may leave its socket to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("token", ["right", "wrong"])
+async def test_closing_ends_at_whatever_step_of_connecting_it_comes(nats: EmbeddedNats, token: str) -> None:
+    url = nats.url if token == "right" else f"nats://wrong@127.0.0.1:{nats.port}"
+    for microseconds in range(0, 30_000, 100):
+        async with asyncio.timeout(5):
+            async with connected(url, connect_timeout=timedelta(microseconds=microseconds)):
+                pass
+    gc.collect()
 
 
 async def test_closing_sends_what_is_pending(nats: EmbeddedNats) -> None:

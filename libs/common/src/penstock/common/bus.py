@@ -32,6 +32,7 @@ __all__ = ["Bus", "Message", "NatsSettings"]
 _PING_SECONDS = 10
 _STREAM_RETRY_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 1.0  # for what is pending to be sent at close
+_CANCEL_SECONDS = 0.1  # then once more: the client takes a cancellation for its own while it connects or flushes
 _FAILURES = (NatsError, OSError, TimeoutError, EOFError)
 
 log = structlog.get_logger(__name__)
@@ -156,11 +157,12 @@ class Bus:
                 async with asyncio.timeout(_LAST_WORDS_SECONDS):
                     await self._pending.join()
         runner, self._runner = self._runner, None
-        runner.cancel()
-        await asyncio.wait((runner,))
+        while not runner.done():
+            runner.cancel()
+            await asyncio.wait((runner,), timeout=_CANCEL_SECONDS)
 
     async def _run(self) -> None:
-        while True:
+        while self._runner is not None:
             try:
                 await self._hold_connection()
                 self._note_away("the connection was closed")
