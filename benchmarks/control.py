@@ -2,9 +2,10 @@
 
 The controller is a process of its own with a real Postgres and NATS; its CPU is what is counted, and beside it that of
 the Postgres server, which does its queries. Nodes and workers are simulated in this process: a JVM for each of 110 jobs
-would not fit. They speak the real protocol over gRPC: register, beat every second, and take part in a checkpoint of
-each job every ten seconds, with state in files and a commit. Idle jobs read nothing. A transition's latency is from
-what a user wants being written, as the api does it, to the first state that it leads to being in Postgres.
+would not fit. They speak the real protocol over gRPC: register, beat as often as workers do, and take part in a
+checkpoint of each job every ten seconds, with state in files and a commit. Idle jobs read nothing. A transition's
+latency is from what a user wants being written, as the api does it, to the first state that it leads to being in
+Postgres.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from penstock.common.testing_servers import temporary_database, temporary_nats, 
 from penstock.controller.testing import FakeNode, FakeWorkers
 from penstock.controller.testing_desired import Desired
 from penstock.controller.testing_streams import FakeStream
+from penstock.worker.settings import WorkerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "integration"))
 
@@ -138,7 +140,7 @@ async def standing() -> AsyncIterator[tuple[Stand, FakeWorkers]]:
         process = await Process.start("controller", [str(PENSTOCK), "controller"], environment, folder)
         stack.push_async_callback(process.stop)
         workers = FakeWorkers()
-        workers.beat_seconds = 1.0
+        workers.beat_seconds = config.section("worker", WorkerSettings).heartbeat_interval.total_seconds()
         stack.push_async_callback(workers.close)
         node = await FakeNode(f"127.0.0.1:{port}", 2 * (IDLE + READING), workers).open()
         stack.push_async_callback(node.close)

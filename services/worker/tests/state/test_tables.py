@@ -78,6 +78,14 @@ def restored(files: list[pa.Table]) -> KeyedState:
     return state
 
 
+@given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=6))
+def test_a_hash_is_kept_where_it_was_last(files: list[list[int]]) -> None:
+    masks = of_last([np.array(hashes, np.int64) for hashes in files])
+    later = [set().union(*files[number + 1 :]) for number in range(len(files))]
+    expected = [[each not in behind for each in hashes] for hashes, behind in zip(files, later, strict=True)]
+    assert [mask.tolist() for mask in masks] == expected
+
+
 def test_rows_that_came_behind_the_barrier_are_not_in_the_checkpoint() -> None:
     state = KeyedState(ROWS)
     state.table.begin()

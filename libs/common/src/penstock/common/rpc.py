@@ -8,7 +8,6 @@ async with connect(address, settings) as channel, calling(settings):
 from __future__ import annotations
 
 import asyncio
-import functools
 import hmac
 import inspect
 import ipaddress
@@ -243,35 +242,45 @@ class _Obey(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 class _MapErrors(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Turns a handler's error into a status with its detail, and continues the caller's trace."""
 
+    def __init__(self) -> None:
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any]:
+        method = handler_call_details.method
+        if method in self._handlers:
+            return self._handlers[method]
         handler = await continuation(handler_call_details)
         # The stubs promise a handler; there is none for a method that is not served.
-        if handler is None or handler_call_details.method.startswith(_HEALTH):  # type: ignore[redundant-expr]
+        if handler is None or method.startswith(_HEALTH):  # type: ignore[redundant-expr]
             return handler
-        wrap = functools.partial(_mapped, handler_call_details.method, _metadata(handler_call_details))
-        codec = (handler.request_deserializer, handler.response_serializer)
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(wrap(handler.unary_unary), *codec)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(wrap(handler.unary_stream), *codec)
-        if handler.stream_unary:
-            return grpc.stream_unary_rpc_method_handler(wrap(handler.stream_unary), *codec)
-        return grpc.stream_stream_rpc_method_handler(wrap(handler.stream_stream), *codec)
+        self._handlers[method] = _mapped_handler(method, handler)
+        return self._handlers[method]
 
 
-def _mapped(method: str, metadata: dict[str, str], behaviour: Any) -> Any:
+def _mapped_handler(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    codec = (handler.request_deserializer, handler.response_serializer)
+    if handler.unary_unary:
+        return grpc.unary_unary_rpc_method_handler(_mapped(method, handler.unary_unary), *codec)
+    if handler.unary_stream:
+        return grpc.unary_stream_rpc_method_handler(_mapped(method, handler.unary_stream), *codec)
+    if handler.stream_unary:
+        return grpc.stream_unary_rpc_method_handler(_mapped(method, handler.stream_unary), *codec)
+    return grpc.stream_stream_rpc_method_handler(_mapped(method, handler.stream_stream), *codec)
+
+
+def _mapped(method: str, behaviour: Any) -> Any:
     """A handler with its errors mapped; gRPC looks at whether it is a coroutine or a generator."""
 
     async def unary(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        async with _mapping(method, metadata, context):
+        async with _mapping(method, context):
             return await behaviour(request, context)
 
     async def streaming(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
-        async with _mapping(method, metadata, context), aclosing(behaviour(request, context)) as responses:
+        async with _mapping(method, context), aclosing(behaviour(request, context)) as responses:
             async for response in responses:
                 yield response
 
@@ -279,11 +288,12 @@ def _mapped(method: str, metadata: dict[str, str], behaviour: Any) -> Any:
 
 
 @asynccontextmanager
-async def _mapping(
-    method: str, metadata: dict[str, str], context: grpc.aio.ServicerContext[Any, Any]
-) -> AsyncIterator[None]:
-    # Never detached: the context is that of this call's own task.
-    attach(propagate.extract(metadata))
+async def _mapping(method: str, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+    fields = propagate.get_global_textmap().fields
+    trace = {key: value for key, value in context.invocation_metadata() or () if key in fields}
+    if trace:
+        # Never detached: the context is that of this call's own task.
+        attach(propagate.extract(trace))
     try:
         yield
     except PenstockError as error:

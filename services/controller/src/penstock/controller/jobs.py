@@ -219,11 +219,12 @@ class Jobs:
         runner, _ = self._find(owner)
         runner.report(report)
 
-    def task_checkpoint_event(
-        self, owner: TaskOwner, epoch: Epoch, task: TaskId, step: CheckpointStep.ValueType, at_us: int
+    def task_checkpoint_events(
+        self, owner: TaskOwner, steps: Iterable[tuple[Epoch, TaskId, CheckpointStep.ValueType, int]]
     ) -> None:
         runner, _ = self._find(owner)
-        runner.note_step(epoch, task, step, at_us)
+        for epoch, task, step, at_us in steps:
+            runner.note_step(epoch, task, step, at_us)
 
     def worker_finished(self, owner: TaskOwner, worker: WorkerId) -> None:
         runner, execution = self._find(owner)

@@ -130,9 +130,8 @@ class ControllerRpc(ControllerServiceServicer):
     async def TaskCheckpointEvent(
         self, request: proto.TaskCheckpointEventRequest, context: Context
     ) -> proto.TaskCheckpointEventResponse:
-        self._leading(context).jobs.task_checkpoint_event(
-            _owner(request.job), Epoch(request.epoch), _task(request.task), request.step, request.at_us
-        )
+        steps = [(Epoch(each.epoch), _task(each.task), each.step, each.at_us) for each in request.events]
+        self._leading(context).jobs.task_checkpoint_events(_owner(request.job), steps)
         return proto.TaskCheckpointEventResponse()
 
     async def TaskCheckpointCompleted(

@@ -207,20 +207,18 @@ class FakeTasks:
 
     async def _report_steps(self, each: _Slice, epoch: Epoch) -> None:
         for task in (each.source, each.sink):
-            for step in (
-                controller_pb2.CHECKPOINT_STEP_ALIGNMENT_STARTED,
-                controller_pb2.CHECKPOINT_STEP_STARTED,
-                controller_pb2.CHECKPOINT_STEP_FROZEN,
-            ):
-                request = controller_pb2.TaskCheckpointEventRequest(
-                    worker_id=self._worker.id,
-                    job=self._worker.owner,
-                    task=_task(task),
-                    epoch=epoch,
-                    step=step,
-                    at_us=_now_us(),
+            events = [
+                controller_pb2.CheckpointEvent(task=_task(task), epoch=epoch, step=step, at_us=_now_us())
+                for step in (
+                    controller_pb2.CHECKPOINT_STEP_ALIGNMENT_STARTED,
+                    controller_pb2.CHECKPOINT_STEP_STARTED,
+                    controller_pb2.CHECKPOINT_STEP_FROZEN,
                 )
-                await self._tell(partial(self._worker.stub.TaskCheckpointEvent, request))
+            ]
+            request = controller_pb2.TaskCheckpointEventRequest(
+                worker_id=self._worker.id, job=self._worker.owner, events=events
+            )
+            await self._tell(partial(self._worker.stub.TaskCheckpointEvent, request))
 
     async def _complete(self, task: TaskId, epoch: Epoch, state: OperatorState) -> None:
         request = controller_pb2.TaskCheckpointCompletedRequest(

@@ -107,6 +107,7 @@ class ControllerReporter:
         self._worker = worker
         self._job = job.to_proto()
         self._reports: asyncio.Queue[tuple[str, _Call]] = asyncio.Queue()
+        self._events: list[proto.CheckpointEvent] | None = None
         self._sent: Counter[tuple[str, int]] = Counter()
 
     def task_started(self, task: TaskId) -> None:
@@ -134,10 +135,10 @@ class ControllerReporter:
         self._put("task_ended", lambda: self._controller.TaskEnded(request))
 
     def checkpoint_event(self, task: TaskId, epoch: int, step: CheckpointStep, at: float) -> None:
-        request = proto.TaskCheckpointEventRequest(
-            worker_id=self._worker, job=self._job, task=_task(task), epoch=epoch, step=step.value, at_us=int(at * 1e6)
-        )
-        self._put("checkpoint_event", lambda: self._controller.TaskCheckpointEvent(request))
+        if self._events is None:
+            events = self._events = []
+            self._put("checkpoint_event", lambda: self._send_events(events))
+        self._events.append(proto.CheckpointEvent(task=_task(task), epoch=epoch, step=step.value, at_us=int(at * 1e6)))
 
     def checkpoint_completed(
         self, task: TaskId, epoch: int, watermark: int, operators: Sequence[OperatorState]
@@ -182,6 +183,12 @@ class ControllerReporter:
 
     async def delivered(self) -> None:
         await self._reports.join()
+
+    async def _send_events(self, events: list[proto.CheckpointEvent]) -> None:
+        if self._events is events:
+            self._events = None  # those that come from now on go together
+        request = proto.TaskCheckpointEventRequest(worker_id=self._worker, job=self._job, events=events)
+        await self._controller.TaskCheckpointEvent(request)
 
     def _put(self, name: str, call: _Call) -> None:
         self._reports.put_nowait((name, call))

@@ -416,37 +416,59 @@ class TaskEndedResponse(_message.Message):
 Global___TaskEndedResponse: _TypeAlias = TaskEndedResponse  # noqa: Y015
 
 @_typing.final
-class TaskCheckpointEventRequest(_message.Message):
+class CheckpointEvent(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    WORKER_ID_FIELD_NUMBER: _builtins.int
-    JOB_FIELD_NUMBER: _builtins.int
     TASK_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
     AT_US_FIELD_NUMBER: _builtins.int
-    worker_id: _builtins.str
     epoch: _builtins.int
     step: Global___CheckpointStep.ValueType
     at_us: _builtins.int
     """since 1970"""
     @_builtins.property
-    def job(self) -> Global___TaskOwner: ...
-    @_builtins.property
     def task(self) -> Global___Task: ...
     def __init__(
         self,
         *,
-        worker_id: _builtins.str = ...,
-        job: Global___TaskOwner | None = ...,
         task: Global___Task | None = ...,
         epoch: _builtins.int = ...,
         step: Global___CheckpointStep.ValueType = ...,
         at_us: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_us", b"at_us", "epoch", b"epoch", "job", b"job", "step", b"step", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_us", b"at_us", "epoch", b"epoch", "step", b"step", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckpointEvent: _TypeAlias = CheckpointEvent  # noqa: Y015
+
+@_typing.final
+class TaskCheckpointEventRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    @_builtins.property
+    def job(self) -> Global___TaskOwner: ...
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckpointEvent]:
+        """all that happened since the last were sent"""
+
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        job: Global___TaskOwner | None = ...,
+        events: _abc.Iterable[Global___CheckpointEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "job", b"job", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -263,7 +263,7 @@ class CheckpointCycle:
         await crash_point(Step.BEFORE_BEGIN)
         await self._ports.journal.write(Entry(record.job_id, None, (), record))
         await crash_point(Step.AFTER_BEGIN)
-        log.info(LogEvent.CHECKPOINT_BEGUN, epoch=begin.epoch, then_stop=begin.then_stop)
+        log.debug(LogEvent.CHECKPOINT_BEGUN, epoch=begin.epoch, then_stop=begin.then_stop)
         self.report(Begun(begin.epoch))
         sources = {node.key for node in self._execution.program.nodes if node.is_source}
         for worker in self._execution.live_workers:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.common.program import HASH_COLUMN
 from penstock.common.proto import checkpoint_pb2 as proto
@@ -351,10 +352,14 @@ def kept_rows(rows: pa.Table, mask: npt.NDArray[np.bool_], *, tombstones: bool) 
 
 
 def of_last(hashes: Sequence[Int64s]) -> list[npt.NDArray[np.bool_]]:
-    """Of several arrays, which hashes are in no later one; one sort of all, however many they are."""
+    """Of several arrays, which hashes are in no later one. An array that is larger than all behind it together is looked
+    up in those, the rest is sorted once, however many they are."""
     if not any(one.size for one in hashes):
         return [np.ones(0, np.bool_) for _ in hashes]
     sizes = [one.size for one in hashes]
+    if len(sizes) > 1 and sizes[0] > sum(sizes[1:]):
+        in_later = pc.is_in(pa.array(hashes[0]), value_set=pa.array(np.concatenate(hashes[1:])))
+        return [~in_later.to_numpy(zero_copy_only=False), *of_last(hashes[1:])]
     every = np.concatenate(hashes)
     order = np.argsort(every)
     ordered = every[order]
