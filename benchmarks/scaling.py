@@ -39,7 +39,7 @@ from penstock.worker.subtask import Surroundings
 from penstock.worker.testing import MemoryReporter, NoOutput
 from penstock.worker.wiring import TaskId
 
-WARMING: Final = 10
+WARMING: Final = 4
 COLUMNS: Final = {"workers": "d", "events": ",d", "seconds": ".2f", "Mevents_s": ".2f"}
 SQL: Final = """
 CREATE TABLE impulse WITH (connector = 'impulse', event_rate = '100000000', message_count = '{events}');
@@ -122,7 +122,7 @@ async def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         sys.exit("two cores are needed")
-    events, rounds = (4_000_000, 2) if arguments.quick else (20_000_000, 8)
+    events, rounds = (4_000_000, 2) if arguments.quick else (60_000_000, 6)
     async with await Engine.start(spark_settings()) as engine:
         program = await compiled(engine, SQL.format(events=events))
     workers = [Worker(core) for core in cores[:2]]

@@ -466,9 +466,7 @@ async def test_reports_of_an_old_generation_are_refused(
         stub = ControllerServiceStub(channel)
         for call in (
             lambda: stub.TaskEnded(proto.TaskEndedRequest(**old)),
-            lambda: stub.TaskCheckpointEvent(
-                proto.TaskCheckpointEventRequest(worker_id=old["worker_id"], job=old["job"])
-            ),
+            lambda: stub.TaskCheckpointEvent(proto.TaskCheckpointEventRequest(job=old["job"])),
             lambda: stub.TaskCheckpointCompleted(proto.TaskCheckpointCompletedRequest(**old, epoch=1)),
             lambda: stub.TaskCheckpointFailed(proto.TaskCheckpointFailedRequest(**old, epoch=1)),
             lambda: stub.TaskCommitted(proto.TaskCommittedRequest(**old, epoch=1)),

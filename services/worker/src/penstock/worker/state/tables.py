@@ -352,8 +352,8 @@ def kept_rows(rows: pa.Table, mask: npt.NDArray[np.bool_], *, tombstones: bool) 
 
 
 def of_last(hashes: Sequence[Int64s]) -> list[npt.NDArray[np.bool_]]:
-    """Of several arrays, which hashes are in no later one. An array that is larger than all behind it together is looked
-    up in those, the rest is sorted once, however many they are."""
+    """Of several arrays, which hashes are in no later one. An array that is larger than all behind it together is
+    looked up in those; the rest is sorted once, however many they are."""
     if not any(one.size for one in hashes):
         return [np.ones(0, np.bool_) for _ in hashes]
     sizes = [one.size for one in hashes]
