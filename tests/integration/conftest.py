@@ -12,7 +12,7 @@ from reference.cases import CHOSEN, FULL, SEED
 from penstock.spark import Engine
 from penstock.spark.testing import spark_settings
 
-_TURNS: Final = 4
+_TURNS: Final = 6
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from harness import PENSTOCK, ROOT, plain_environment
 
+pytestmark = pytest.mark.takes_turns
+
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.sql"))
 
 

@@ -9,9 +9,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import Deployment
 
 from penstock.common.testing import eventually
+
+pytestmark = pytest.mark.takes_turns
 
 ROWS = 9000
 SQL = """

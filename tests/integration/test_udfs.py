@@ -42,9 +42,9 @@ async def test_two_versions_of_a_function_run_at_once_each_with_its_own_result(c
             assert await factors(cluster, old["job_id"]) == {2}
             deleted = await cluster.client.delete(f"/udfs/{udf['id']}")
             assert deleted.status_code == 204
+            before = (await cluster.job(old["job_id"]))["generation"]
             restarted = await cluster.client.post(f"/pipelines/{old['id']}/restart", json={"force": True})
             assert restarted.status_code == 200, restarted.text
-            before = (await cluster.job(old["job_id"]))["generation"]
             await cluster.advances(new["job_id"])
             while (await cluster.job(old["job_id"]))["generation"] == before:
                 await cluster.advances(new["job_id"])
