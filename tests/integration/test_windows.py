@@ -17,6 +17,8 @@ from test_backpressure import worker_processes
 
 from penstock.common.testing import eventually
 
+pytestmark = pytest.mark.takes_turns
+
 FULL: Final = bool(os.environ.get("PENSTOCK_TEST_FULL"))
 SOAK_ROWS: Final = 100_000_000 if FULL else 6_000_000
 SOAKED: Final = 0.9
