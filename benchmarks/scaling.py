@@ -138,8 +138,8 @@ async def main() -> None:
         worker.close()
     # Round by round: what else the machine does changes from one to the next, and is the same for both within one.
     ratios = [one["seconds"] / two["seconds"] for one, two in zip(rows[::2], rows[1::2], strict=True)]
-    result = {"benchmark": "scaling", "rows": rows, "times_one_worker": statistics.median(ratios)}
-    result["load"] = os.getloadavg()[0]
+    times = statistics.median(ratios)
+    result = {"benchmark": "scaling", "rows": rows, "times_one_worker": times, "load": os.getloadavg()[0]}
     show(result, COLUMNS, arguments.json)
 
 

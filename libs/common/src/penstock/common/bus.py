@@ -162,7 +162,7 @@ class Bus:
             await asyncio.wait((runner,), timeout=_CANCEL_SECONDS)
 
     async def _run(self) -> None:
-        while self._runner is not None:
+        while True:
             try:
                 await self._hold_connection()
                 self._note_away("the connection was closed")
