@@ -14,7 +14,7 @@ import structlog
 from penstock.common.crash_points import crash_point
 from penstock.common.errors import InternalError, NotFound
 from penstock.common.events import LogEvent
-from penstock.common.program import AsyncUdf, ConnectorSink, ConnectorSource, LookupJoin
+from penstock.common.program import ArrowKey, AsyncUdf, ConnectorSink, ConnectorSource, LookupJoin, Node, Stage
 from penstock.connectors.base import Connector, LineParsers, OutputPort, Sink, Source, StagingSink, TableSpec
 from penstock.connectors.lookups import LookupConnector, LookupSpec
 from penstock.connectors.options import read_options
@@ -46,7 +46,7 @@ from penstock.worker.turns import Turns
 from penstock.worker.wiring import TaskId, Wiring
 from penstock.worker.writer import Writer
 
-_FUNCTION_BATCHES: Final = 4
+_LARGER_BATCHES: Final = 4
 
 log = structlog.get_logger(__name__)
 
@@ -224,11 +224,13 @@ class Subtask:
 
     @property
     def _pace(self) -> Pace:
-        """That of all, but with larger batches where Python functions are called: each has them begin anew."""
-        pace = self._surroundings.pace
-        if self._functions is None or not self._functions.are_called_by(self._wiring.node):
+        """That of all, but with larger batches where those cost less: Python functions begin anew with each, and the
+        more rows are aggregated at once, the fewer partial results there are to send and to merge."""
+        pace, node = self._surroundings.pace, self._wiring.node
+        calls_functions = self._functions is not None and self._functions.are_called_by(node)
+        if not calls_functions and not _aggregates(node):
             return pace
-        return replace(pace, batch_rows=pace.batch_rows * _FUNCTION_BATCHES)
+        return replace(pace, batch_rows=pace.batch_rows * _LARGER_BATCHES)
 
     def _async_stage(self, calls: AsyncProcess) -> AsyncUdfStage:
         first = self._wiring.node.operators[0]
@@ -312,3 +314,9 @@ class Subtask:
             transactional=self._checkpoints is not None,
             lines=surroundings.engine,
         )
+
+
+def _aggregates(node: Node) -> bool:
+    """Whether it makes partial results of rows."""
+    kinds = [operator.kind for operator in node.operators]
+    return any(isinstance(kind, ArrowKey) and kind.query.stage is Stage.PARTIAL for kind in kinds)
