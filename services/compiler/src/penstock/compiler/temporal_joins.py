@@ -135,15 +135,15 @@ class TemporalJoins(Planning):
         pairs: dict[str, tuple[exp.Expr, exp.Expr]] = {}
         before, rest = [], []
         for condition in clause.conditions:
-            pair = equality(condition, left, right)
-            told = "" if pair is None else pair[1].name if isinstance(pair[1], exp.Column) else spark_sql(pair[1])
-            if pair is not None and told not in pairs and (told in keys or not keys):
+            pair = _equated(condition, left, keys) if keys else equality(condition, left, right)
+            told = "" if pair is None else spark_sql(pair[1])
+            if pair is not None and told not in pairs:
                 pairs[told] = pair
             elif clause.kind is JoinKind.INNER and left.has(condition):
                 before.append(condition)
             else:
                 rest.append(condition)
-        missing = [name for spelled, name in keys.items() if spelled not in pairs]
+        missing = [name for spelled, name in keys.items() if spark_sql(column(spelled)) not in pairs]
         if missing or not pairs:
             message = "versions are found by their key, which this condition does not equate"
             if missing:
@@ -191,6 +191,15 @@ class TemporalJoins(Planning):
         select = nested(select_from_input([*values, column(TIMESTAMP_COLUMN)]), rows)
         schema = await self.analyst.schema_of(select, inputs_of(operand.relation.schema))
         return self.steps.keyed(Key(select, None), operand.relation, schema, f"{side} side of a join with versions")
+
+
+def _equated(condition: exp.Expr, left: Operand, keys: Mapping[str, str]) -> tuple[exp.Expr, exp.Expr] | None:
+    """What a column of the key equals, which may be the same for all rows, and the column."""
+    if isinstance(condition, exp.EQ):
+        for value, key in ((condition.this, condition.expression), (condition.expression, condition.this)):
+            if isinstance(key, exp.Column) and len(key.parts) == 1 and key.name in keys and left.has(value):
+                return value, key
+    return None
 
 
 def _selected(values: Sequence[exp.Expr], conditions: Sequence[exp.Expr]) -> exp.Select:
