@@ -24,4 +24,3 @@ SELECT o.id FROM orders o JOIN banks FOR SYSTEM_TIME AS OF o.ts AS b ON o.curren
 SELECT o.id FROM orders o JOIN (SELECT * FROM rates WHERE rate > 0) r ON o.currency = r.currency
   JOIN best FOR SYSTEM_TIME AS OF o.ts AS b ON o.currency = b.currency;
 SELECT o.id, b.rat FROM orders o JOIN best FOR SYSTEM_TIME AS OF o.ts AS b ON o.currency = b.currency;
-SELECT o.id FROM orders o JOIN best FOR SYSTEM_TIME AS OF o.ts AS b ON o.currency = b.currency AND o.id > b.currency || 1;

@@ -113,7 +113,8 @@ async def test_a_row_meets_the_version_of_its_time_however_time_is_cut(
     with monkeypatch.context() as patch:
         patch.setattr(sides, "_PORTION_ROWS", portion)
         operator = await operator_of(kind, planner)
-        left, begin = [], 0
+        left: list[tuple[object, ...]] = []
+        begin = 0
         watermarks = [*sorted(cuts), END_OF_TIME]
         arrivals: list[list[pa.RecordBatch]] = [[] for _ in watermarks]
         for time, batch in [*((row[2], left_rows(row)) for row in rows), *((one[2], changes(one)) for one in history)]:

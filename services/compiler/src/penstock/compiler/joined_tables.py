@@ -14,7 +14,7 @@ from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.joins import JoinClause, Joins, Operand, TableJoin, conjuncts
 from penstock.compiler.names import FromTable, Names, implied_name
-from penstock.compiler.positions import Text
+from penstock.compiler.positions import Text, extent
 from penstock.compiler.relations import Relation, column, identifier
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.subqueries import Subqueries, has_subqueries
@@ -123,7 +123,10 @@ class JoinedTables:
         if not isinstance(moment, exp.Column):
             message = "versions are asked for as of the event time of the rows before, and this is an expression"
             raise refusal("not_event_time", message, self.text.span(moment, join.this, join), "name its column alone")
-        return names.resolved(moment, self.text)
+        resolved, place = names.resolved(moment, self.text), extent(moment)
+        if place is not None:
+            resolved.meta.update(start=place[0], end=place[1])
+        return resolved
 
     def _clause(self, names: Names, table: FromTable, join: exp.Join) -> tuple[Names, JoinClause]:
         kind = _KINDS.get(((join.side or "").upper(), (join.kind or "").upper()))

@@ -241,17 +241,16 @@ class Queries:
 
     def _versions(self, source: SelectSource, where: exp.Expr | None, projections: Named) -> Versions | None:
         """What is known of the rows of a SELECT as versions."""
-        ranking = source.relation.ranking
-        spark = [(name, to_spark(value, self.text)) for name, value in projections]
+        ranking, found = source.relation.ranking, source.relation.versions
         if ranking is not None and where is not None and _limit_of(where, ranking.column, source.name) == 1:
-            selected = Selection(source, spark, ranking.versions)
-        elif where is None or source.relation.is_updating:
-            # Without rows that WHERE leaves out, older ones would stay valid.
-            found = source.relation.versions
-            selected = Selection(source, spark, found if where is None or found is None else Versions(found.key))
-        else:
+            found = ranking.versions
+        elif where is not None and found is not None:
+            # Without rows that WHERE leaves out, older ones would stay valid; what changes says that they are gone.
+            found = Versions(found.key) if source.relation.is_updating else None
+        if found is None:
             return None
-        return selected.versions(self.analyst, self.steps)
+        spark = [(name, to_spark(value, self.text)) for name, value in projections]
+        return Selection(source, spark, found).versions(self.analyst, self.steps)
 
     async def _grouped(self, select: exp.Select, source: SelectSource, projections: Named) -> Relation:
         """A SELECT of groups; functions with OVER are then of the groups."""

@@ -106,7 +106,7 @@ class TemporalJoins(Planning):
             hint = "join the rows with versions first, and aggregate what that gives"
             raise refusal("unsupported", message, span, hint)
         if moment.name not in {*left.times, TIMESTAMP_COLUMN}:
-            known = sorted(name for name in left.times if not name.endswith(TIMESTAMP_COLUMN))
+            known = sorted(left.relation.times)
             message = "versions are joined as of the event time of the rows before, which this column is not"
             hint = f"write {known[0]}" if known else "write _timestamp, which is the event time of every row"
             raise refusal("not_event_time", message, span, hint)
@@ -149,7 +149,9 @@ class TemporalJoins(Planning):
             if missing:
                 whole = f", which is {listed(versions.key)}" if len(versions.key) > 1 else ""
                 message = f"versions are found by their key{whole}, and this condition does not equate {missing[0]}"
-            hint = f"write ON … = {' AND … = '.join(keys)}" if keys else "join by an equality, such as a.id = b.id"
+            table = clause.written.this.alias_or_name
+            whole_key = " AND ".join(f"… = {table}.{name}" for name in versions.key)
+            hint = f"write ON {whole_key}" if keys else "join by an equality, such as a.id = b.id"
             raise refusal("version_key", message, self.text.span(clause.written.args.get("on"), clause.written), hint)
         return _Conditions(tuple(pairs.values()), tuple(before), tuple(rest))
 

@@ -22,11 +22,11 @@ class Selection:
 
     source: SelectSource
     projections: Sequence[tuple[str, exp.Expr]]
-    found: Versions | None
+    found: Versions
 
     def versions(self, analyst: Analyst, steps: Steps) -> Versions | None:
         """Its rows as versions: they are, if it has the whole key."""
-        if self.found is None or self.source.laterals:
+        if self.source.laterals:
             return None
         names = [_name_of(column(key), self.source, self.projections) for key in self.found.key]
         if None in names:
