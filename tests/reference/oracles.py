@@ -28,7 +28,7 @@ CREATE MACRO hopped(slide, width) AS TABLE
   FROM (SELECT *, bucket(slide, ts) - k * slide AS window_start FROM events, range(64) AS r(k))
   WHERE window_start + width > ts;
 
--- What is valid from a time on: of several versions of one time, that with the greatest columns.
+-- What is valid from a time on: of several versions of one time, the greatest, by its id where a query reads that.
 CREATE VIEW versions AS
   SELECT * FROM limits QUALIFY row_number() OVER (PARTITION BY user, ts ORDER BY id DESC) = 1;
 

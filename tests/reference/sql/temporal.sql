@@ -84,7 +84,9 @@ SELECT tumble(INTERVAL '1 minute') AS window, user, count(*) AS n, sum(allowed) 
 GROUP BY 1, 2
 --- duckdb
 SELECT span(bucket(INTERVAL '1 minute', e.ts), INTERVAL '1 minute'), e.user, count(*), sum(l.amount)
-FROM events e ASOF JOIN versions l ON e.user = l.user AND e.ts >= l.ts GROUP BY 1, 2
+FROM events e ASOF JOIN (
+  SELECT * FROM limits QUALIFY row_number() OVER (PARTITION BY user, ts ORDER BY amount DESC NULLS LAST) = 1) l
+ON e.user = l.user AND e.ts >= l.ts GROUP BY 1, 2
 
 --- temporal_updating_after
 --- updating: user
