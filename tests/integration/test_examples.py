@@ -90,6 +90,18 @@ def check_lookups(rows: list[dict[str, Any]], folder: Path) -> None:
     ]
 
 
+def check_versions(rows: list[dict[str, Any]], folder: Path) -> None:
+    found = {row["id"]: (row["euros"], (row["since"] or "")[11:16]) for row in rows}
+    assert found == {
+        1: (50.0, "09:00"),
+        2: (10.0, "09:30"),
+        3: (5.0, "09:00"),
+        4: (7.5, "10:10"),
+        5: (None, ""),
+        6: (25.0, "10:20"),
+    }
+
+
 def check_functions(rows: list[dict[str, Any]], folder: Path) -> None:
     groups = [row for row in rows if "class" in row]
     words = [row for row in rows if "word" in row]

@@ -12,7 +12,7 @@ from reference.queries import Oracle, Query
 
 from penstock.spark import Engine, FragmentSpec
 
-_TABLES: Final = ("events", "refunds", "ancient")
+_TABLES: Final = ("events", "refunds", "ancient", "limits")
 
 _MACROS: Final = """
 -- As Postgres has them: NULL is greater than all else, and integers divide to integers.
@@ -27,6 +27,10 @@ CREATE MACRO hopped(slide, width) AS TABLE
   SELECT *, window_start + width AS window_end
   FROM (SELECT *, bucket(slide, ts) - k * slide AS window_start FROM events, range(64) AS r(k))
   WHERE window_start + width > ts;
+
+-- What is valid from a time on: of several versions of one time, the greatest, by its id where a query reads that.
+CREATE VIEW versions AS
+  SELECT * FROM limits QUALIFY row_number() OVER (PARTITION BY user, ts ORDER BY id DESC) = 1;
 
 -- Every event with the number of its session among those of its user.
 CREATE MACRO sessions(gap) AS TABLE

@@ -115,3 +115,41 @@ async def test_rows_are_written_as_changes_that_add_them(engine: Engine, tmp_pat
       INSERT INTO results SELECT id, name FROM plain;"""
     await run_job(engine, await compiled(engine, "", tables), Cut(1, 10), CONNECTORS)
     assert left_by(tmp_path / "results.json") == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
+async def test_rows_meet_what_a_table_that_changes_held_at_their_time(
+    engine: Engine, tmp_path: Path, batch_rows: int
+) -> None:
+    dice = random.Random(batch_rows)
+    held: dict[int, dict[str, Any]] = {}
+    envelopes, versions, orders = [], [], []
+    for second in range(3000 if FULL else 300):
+        moment = f"2024-03-01T{9 + second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+        identity = dice.randrange(12)
+        after = {"id": identity, "owner": dice.choice(["ann", "bob", None]), "balance": second, "changed": moment}
+        before = held.get(identity)
+        envelopes.append({"before": before, "after": after, "op": "c" if before is None else "u"})
+        held[identity] = after
+        versions.append(after)
+        orders.append({"id": second, "account": dice.randrange(14), "ts": moment})
+    (tmp_path / "accounts.json").write_text("".join(json.dumps(envelope) + "\n" for envelope in envelopes))
+    (tmp_path / "orders.json").write_text("".join(json.dumps(order) + "\n" for order in orders))
+    tables = f"""CREATE TABLE accounts (id BIGINT PRIMARY KEY, owner TEXT, balance BIGINT, changed TIMESTAMP NOT NULL,
+        WATERMARK FOR changed AS changed - INTERVAL '3 seconds')
+        WITH (connector = 'single_file', path = '{tmp_path}/accounts.json', format = 'debezium_json', type = 'source');
+      CREATE TABLE orders (id BIGINT, account BIGINT, ts TIMESTAMP NOT NULL,
+        WATERMARK FOR ts AS ts - INTERVAL '3 seconds')
+        WITH (connector = 'single_file', path = '{tmp_path}/orders.json', type = 'source');
+      CREATE TABLE results WITH (connector = 'single_file', path = '{tmp_path}/results.json')
+        AS SELECT o.id AS id, a.owner AS owner, a.balance AS balance
+           FROM orders o LEFT JOIN accounts FOR SYSTEM_TIME AS OF o.ts AS a ON o.account = a.id;"""
+    await run_job(engine, await compiled(engine, "", tables), Cut(1, batch_rows), CONNECTORS)
+    with duckdb.connect() as connection:
+        connection.register("accounts", pa.Table.from_pylist(versions))
+        connection.register("orders", pa.Table.from_pylist(orders))
+        question = """SELECT o.id, a.owner, a.balance FROM orders o
+                      ASOF LEFT JOIN accounts a ON o.account = a.id AND o.ts >= a.changed"""
+        expected = rows_of([connection.sql(question).to_arrow_table()])
+    found = list(map(json.loads, (tmp_path / "results.json").read_text().splitlines()))
+    assert difference(list(values(found)), expected) is None

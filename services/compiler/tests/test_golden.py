@@ -13,6 +13,7 @@ from penstock.common.diagnostics import render_diagnostic
 from penstock.common.program import (
     HASH_COLUMN,
     INPUT,
+    LAST_COLUMN,
     LEFT,
     OP_COLUMN,
     RIGHT,
@@ -28,6 +29,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -116,7 +118,7 @@ async def check_queries(engine: Engine, program: Program) -> None:
                 final = await check(engine, staged(operator.kind.final, schema, None))
                 assert operator.output is not None
                 assert final.names == [name for name in operator.output.names if name != OP_COLUMN]
-            if isinstance(operator.kind, InstantJoin | Join):
+            if isinstance(operator.kind, InstantJoin | Join | TemporalJoin):
                 await check_join(engine, program, node.key, operator.kind, operator.output)
             if isinstance(operator.kind, LookupJoin):
                 check_lookup(operator.kind, schema, operator.output)
@@ -127,17 +129,20 @@ async def check_queries(engine: Engine, program: Program) -> None:
 
 
 async def check_join(
-    engine: Engine, program: Program, key: str, kind: InstantJoin | Join, output: pa.Schema | None
+    engine: Engine, program: Program, key: str, kind: InstantJoin | Join | TemporalJoin, output: pa.Schema | None
 ) -> None:
-    sides = (kind.left, kind.right) if isinstance(kind, InstantJoin) else (kind.left.rows, kind.right.rows)
+    sides = (kind.left.rows, kind.right.rows) if isinstance(kind, Join) else (kind.left, kind.right)
     for side, edge in zip(sides, (EdgeKind.SHUFFLE_LEFT, EdgeKind.SHUFFLE_RIGHT), strict=True):
         assert input_of(program, key, edge) == side
     assert sides[0].names != sides[1].names
     joined = await check(engine, FragmentSpec(kind.sql, dict(zip((LEFT, RIGHT), sides, strict=True))))
     assert output is not None and joined.names == [name for name in output.names if name != OP_COLUMN]
-    for side in () if isinstance(kind, InstantJoin) else (kind.left, kind.right):
+    for side in (kind.left, kind.right) if isinstance(kind, Join) else ():
         hashed = await check(engine, FragmentSpec(side.hashed, {INPUT: side.rows}))
         assert hashed.names == [*side.rows.names, HASH_COLUMN]
+    if isinstance(kind, TemporalJoin):
+        versions = await check(engine, FragmentSpec(kind.versions, {INPUT: kind.right}))
+        assert versions.names == [*kind.right.names, LAST_COLUMN]
 
 
 def check_lookup(join: LookupJoin, rows: pa.Schema | None, output: pa.Schema | None) -> None:

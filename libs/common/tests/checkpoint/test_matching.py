@@ -22,6 +22,7 @@ from penstock.common.program import (
     SlidingWindowAggregate,
     Stage,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -42,6 +43,7 @@ OTHER_FINAL = replace(FINAL, after="SELECT user FROM input")
 SOURCE = ConnectorSource("single_file", "clicks", {"path": "clicks.json"}, {})
 SINK = ConnectorSink("single_file", "totals", {"path": "totals.json"}, SCHEMA)
 WINDOW = TumblingWindowAggregate(60, MERGE, FINAL)
+VERSIONED = TemporalJoin(SCHEMA, SCHEMA, "SELECT * FROM input", "SELECT * FROM left")
 
 
 def operator(key: str, kind: OperatorKind) -> Operator:
@@ -103,6 +105,8 @@ def test_a_sink_that_writes_elsewhere_needs_nothing_of_the_old_one() -> None:
         (UpdatingAggregate(MERGE, FINAL), UpdatingAggregate(MERGE, OTHER_FINAL)),
         (UpdatingAggregate(MERGE, FINAL), UpdatingAggregate(OTHER_MERGE, FINAL)),
         (WindowFunction("SELECT 1"), WindowFunction("SELECT 2")),
+        (VERSIONED, replace(VERSIONED, versions="SELECT 1")),
+        (VERSIONED, replace(VERSIONED, right=pa.schema([("user", pa.string())]))),
     ],
 )
 def test_state_that_is_made_otherwise_has_another_fingerprint(one: OperatorKind, other: OperatorKind) -> None:
@@ -116,6 +120,7 @@ def test_state_that_is_made_otherwise_has_another_fingerprint(one: OperatorKind,
         (WINDOW, replace(WINDOW, final=OTHER_FINAL)),
         (replace(WINDOW, lateness_us=1), replace(WINDOW, lateness_us=2)),
         (UpdatingAggregate(MERGE, FINAL), UpdatingAggregate(MERGE, FINAL, ttl_ms=5)),
+        (VERSIONED, replace(VERSIONED, sql="SELECT 1", ttl_ms=5)),
     ],
 )
 def test_what_does_not_change_the_state_does_not_change_the_fingerprint(one: OperatorKind, other: OperatorKind) -> None:

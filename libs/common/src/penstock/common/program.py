@@ -37,6 +37,8 @@ HASH_COLUMN: Final = "_hash"
 """The hash of the keys by which state is found."""
 COUNT_COLUMN: Final = "_n"
 """Of rows that are kept once: how often they are there."""
+LAST_COLUMN: Final = "_last"
+"""Of versions: whether a key has no later one."""
 
 
 class EdgeKind(Enum):
@@ -223,6 +225,25 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class TemporalJoin:
+    """Rows of the left beside the version that the right had of their key at their event time. They are joined when the
+    watermark has passed it; of the right, the version of each key is kept that is valid then."""
+
+    left: pa.Schema
+    """Both sides have the hash of their keys, `_hash`."""
+    right: pa.Schema
+    """Versions that come and, by `_op`, go."""
+    versions: str
+    """SQL over `input`, changes of some keys and the versions kept of them: what is valid from which time on, one row
+    for each key and time, and whether it is the `_last` of its key. With an `_op` below 0, it says that there is none.
+    """
+    sql: str
+    """Over `left`, and `right`: such versions."""
+    ttl_ms: int = 0
+    """Versions that are older than so long are forgotten; 0: as the worker's settings say."""
+
+
+@dataclass(frozen=True, slots=True)
 class LookupJoin:
     """Rows beside those that a table has for their keys: looked up when they come, and not kept."""
 
@@ -267,6 +288,7 @@ OperatorKind: TypeAlias = (
     | WindowFunction
     | InstantJoin
     | Join
+    | TemporalJoin
     | LookupJoin
     | AsyncUdf
 )
@@ -519,6 +541,16 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
                     left=_side_to_proto(left), right=_side_to_proto(right), sql=sql, kind=kind.value, ttl_ms=ttl_ms
                 )
             )
+        case TemporalJoin(left, right, versions, sql, ttl_ms):
+            message.temporal_join.CopyFrom(
+                proto.TemporalJoin(
+                    left=_schema_to_bytes(left),
+                    right=_schema_to_bytes(right),
+                    versions=versions,
+                    sql=sql,
+                    ttl_ms=ttl_ms,
+                )
+            )
         case LookupJoin() as join:
             message.lookup_join.CopyFrom(_lookup_to_proto(join))
         case AsyncUdf() as udf:
@@ -615,6 +647,10 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
             join = message.join
             sides = _side_from_proto(join.left), _side_from_proto(join.right)
             return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms)
+        case "temporal_join":
+            temporal = message.temporal_join
+            schemas = _schema_of(temporal.left), _schema_of(temporal.right)
+            return TemporalJoin(*schemas, temporal.versions, temporal.sql, temporal.ttl_ms)
         case "lookup_join":
             return _lookup_from_proto(message.lookup_join)
         case "async_udf":

@@ -29,6 +29,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -123,6 +124,12 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
             yield f"{kind.name.lower()} join {operator.key}: {operator.description}{ttl}"
             yield from _side_lines("left", left)
             yield from _side_lines("right", right)
+            yield f"  {sql}"
+        case TemporalJoin(left, right, versions, sql, ttl_ms):
+            yield f"temporal join {operator.key}: {operator.description}{f', ttl {ttl_ms} ms' if ttl_ms else ''}"
+            yield f"  left {_schema_text(left)}"
+            yield f"  right {_schema_text(right)}"
+            yield f"  versions {versions}"
             yield f"  {sql}"
         case LookupJoin() as join:
             yield from _lookup_lines(operator, join)

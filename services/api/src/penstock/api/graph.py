@@ -27,6 +27,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -50,6 +51,7 @@ Queried: TypeAlias = (
     | WindowFunction
     | InstantJoin
     | Join
+    | TemporalJoin
     | AsyncUdf
 )
 _KIND: Mapping[type[Queried], QueriedKind] = {
@@ -62,6 +64,7 @@ _KIND: Mapping[type[Queried], QueriedKind] = {
     WindowFunction: "window_function",
     InstantJoin: "instant_join",
     Join: "join",
+    TemporalJoin: "temporal_join",
     AsyncUdf: "async_udf",
 }
 _OUTPUT: Mapping[Output, Literal["rows", "dead_letters"]] = {
@@ -138,7 +141,7 @@ def _operator(operator: Operator) -> GraphOperator:
 def _sql(kind: Queried) -> str:
     """The SQL that an operator runs, as one text."""
     match kind:
-        case ArrowValue(sql) | WindowFunction(sql) | InstantJoin(sql=sql) | Join(sql=sql):
+        case ArrowValue(sql) | WindowFunction(sql) | InstantJoin(sql=sql) | Join(sql=sql) | TemporalJoin(sql=sql):
             return sql
         case ArrowKey(query):
             return _staged(query)

@@ -210,6 +210,7 @@ QueriedKind: TypeAlias = Literal[
     "window_function",
     "instant_join",
     "join",
+    "temporal_join",
     "async_udf",
 ]
 GraphEdgeKind: TypeAlias = Literal["forward", "shuffle", "shuffle_left", "shuffle_right"]

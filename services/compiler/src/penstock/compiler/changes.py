@@ -36,7 +36,7 @@ def counted(names: Sequence[str], count: str) -> exp.Select:
 def kept_rows(names: Sequence[str], keys: Sequence[str]) -> exp.Select:
     """The rows to keep of those kept so far and new ones, with the hash of their keys."""
     select = counted(names, COUNT_COLUMN)
-    select.append("expressions", aliased(_hash(keys), HASH_COLUMN))
+    select.append("expressions", aliased(hash_of(keys), HASH_COLUMN))
     return select
 
 
@@ -51,7 +51,7 @@ def first_rows(number: exp.Expr, limit: int, select: exp.Select) -> exp.Select:
 
 def hashed(keys: Sequence[str]) -> str:
     """Rows with the hash of their keys."""
-    return f"SELECT *, {spark_sql(_hash(keys))} AS {quoted(HASH_COLUMN)} FROM input"
+    return f"SELECT *, {spark_sql(hash_of(keys))} AS {quoted(HASH_COLUMN)} FROM input"
 
 
 def spread(names: Sequence[str]) -> exp.Select:
@@ -67,7 +67,8 @@ def spread(names: Sequence[str]) -> exp.Select:
     return select_from_input([column(name) for name in names], laterals=[lateral])
 
 
-def _hash(keys: Sequence[str]) -> exp.Expr:
+def hash_of(keys: Sequence[str]) -> exp.Expr:
+    """The hash by which the state of a key is found."""
     return call("xxhash64", *(column(key) for key in keys))
 
 

@@ -14,11 +14,12 @@ from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.joins import JoinClause, Joins, Operand, TableJoin, conjuncts
 from penstock.compiler.names import FromTable, Names, implied_name
-from penstock.compiler.positions import Text
+from penstock.compiler.positions import Text, extent
 from penstock.compiler.relations import Relation, column, identifier
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.subqueries import Subqueries, has_subqueries
 from penstock.compiler.tables import SelectSource, is_unnest, unnest_of_join
+from penstock.compiler.temporal_joins import TemporalJoins
 
 _CLAUSES: Final = ("where", "group", "having")
 _KINDS: Final = {
@@ -52,6 +53,7 @@ class JoinedTables:
     """Plans a FROM with several tables; `table` gives the rows of one, `query` those of a query in an expression."""
 
     joins: Joins
+    temporal_joins: TemporalJoins
     text: Text
     table: Callable[[exp.Expr], Awaitable[FromTable]]
     query: Callable[[exp.Expr], Awaitable[Relation]]
@@ -67,10 +69,12 @@ class JoinedTables:
             if is_unnest(join.this):
                 laterals.append(unnest_of_join(join, self.text))
                 continue
-            table = await self.table(join.this)
+            version = join.this.args.get("version")
+            table = await self.table(join.this if version is None else _without_version(join.this))
+            as_of = None if version is None else self._moment(version, names, join)
             names = names.with_table(table, join.this, self.text)
             names, clause = self._clause(names, table, join)
-            joined.append(TableJoin(table, clause))
+            joined.append(TableJoin(table, replace(clause, as_of=as_of)))
         inner = Subqueries(names, self.text, self.table, self.query, self.is_grouped)
         select = await inner.taken_out(select)
         joined += inner.found
@@ -87,7 +91,8 @@ class JoinedTables:
         operand, *others = self._operands(select, first, joined, used)
         for place, (right, join) in enumerate(zip(others, joined, strict=True), start=1):
             later = frozenset(_used([select, *laterals], joined[place:]))
-            relation = await self.joins.relation(operand, right, join.clause, later)
+            planning = self.joins if join.clause.as_of is None else self.temporal_joins
+            relation = await planning.relation(operand, right, join.clause, later)
             operand = Operand.of_joined(relation)
         return select, SelectSource(operand.relation, None, tuple(laterals))
 
@@ -99,13 +104,29 @@ class JoinedTables:
         where = select.args.get("where")
         parts = list(conjuncts(where.this)) if where is not None else []
         kinds = [join.clause.kind for join in joined]
+        versioned = {join.table.name for join in joined if join.clause.as_of is not None}
         for place, table in enumerate((first, *(join.table for join in joined))):
             stays = all(kind in _LEFT_STAYS for kind in kinds[place:])
             stays &= not place or kinds[place - 1] in (JoinKind.INNER, JoinKind.RIGHT)
+            stays &= table.name not in versioned  # a version that is left out ends the one before it all the same
             own = [part for part in parts if stays and _tables_of(part) == {table.name} and _is_plain(part)]
             parts = [part for part in parts if part not in own]
             select.set("where", exp.Where(this=exp.and_(*parts, copy=False)) if parts else None)
             yield replace(Operand.of_table(table, used), where=tuple(to_spark(part, self.text) for part in own))
+
+    def _moment(self, version: exp.Version, names: Names, join: exp.Join) -> exp.Expr:
+        """The time that FOR SYSTEM_TIME AS OF names, a column of the tables before."""
+        if version.name != "TIMESTAMP" or version.args.get("kind") != "AS OF":
+            hint = "write FOR SYSTEM_TIME AS OF and the event time of the rows before"
+            raise refusal("unsupported", "versions are asked for as of a time", self.text.span(join.this, join), hint)
+        moment = version.expression
+        if not isinstance(moment, exp.Column):
+            message = "versions are asked for as of the event time of the rows before, and this is an expression"
+            raise refusal("not_event_time", message, self.text.span(moment, join.this, join), "name its column alone")
+        resolved, place = names.resolved(moment, self.text), extent(moment)
+        if place is not None:
+            resolved.meta.update(start=place[0], end=place[1])
+        return resolved
 
     def _clause(self, names: Names, table: FromTable, join: exp.Join) -> tuple[Names, JoinClause]:
         kind = _KINDS.get(((join.side or "").upper(), (join.kind or "").upper()))
@@ -195,8 +216,15 @@ def _tables_of(tree: exp.Expr) -> set[str]:
     return {found.parts[0].name.partition(".")[0] for found in tree.find_all(exp.Column)}
 
 
+def _without_version(table: exp.Expr) -> exp.Expr:
+    plain = table.copy()
+    plain.set("version", None)
+    return plain
+
+
 def _used(trees: Sequence[exp.Expr], joined: Sequence[TableJoin]) -> Iterator[str]:
     """The names of all columns that somebody reads, and perhaps a few more."""
-    for tree in [*trees, *(part for join in joined for part in join.clause.conditions)]:
+    moments = [join.clause.as_of for join in joined if join.clause.as_of is not None]
+    for tree in [*trees, *moments, *(part for join in joined for part in join.clause.conditions)]:
         for found in tree.find_all(exp.Column):
             yield found.parts[0].name

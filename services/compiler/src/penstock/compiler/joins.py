@@ -112,6 +112,8 @@ class JoinClause:
     """For its place."""
     on_nothing: bool = False
     """There may be no equality: all rows are then of one key."""
+    as_of: exp.Expr | None = None
+    """The time of which versions of the right are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class _Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
+class Keys:
     """By what rows of one side are told apart, and the types and names of that."""
 
     values: tuple[exp.Expr, ...]
@@ -190,17 +192,17 @@ class Joins(Planning):
             hint = "join by at least one equality, such as a.id = b.id"
             raise refusal("unsupported", "a join of streams needs an equality", self.text.span(clause.written), hint)
         is_windowed = self._is_windowed(left, right, matched, clause)
-        kinds = await self._key_types(left, right, matched, clause)
+        kinds = await self.key_types(left, right, matched.pairs, clause)
         names = tuple(f"_k{place}" for place in range(len(kinds))) or (_EVERYTHING,)
         used |= {found.parts[0].name for part in matched.rest for found in part.find_all(exp.Column)}
         sides = [
-            await self._side(operand, _Keys(matched.of_side(place), kinds, names), used, clause, place)
+            await self._side(operand, Keys(matched.of_side(place), kinds, names), used, clause, place)
             for place, operand in enumerate((left, right))
         ]
         select = _joined(sides[0], sides[1], names, clause.kind, matched.rest, is_windowed)
         inputs = {LEFT: sides[0].rows.schema, RIGHT: sides[1].rows.schema}
         output = await self.analyst.schema_of(select, inputs)
-        output = pa.schema([*(found for found in output if found.name != TIMESTAMP_COLUMN), _NOT_NULL_TIME])
+        output = pa.schema([*(found for found in output if found.name != TIMESTAMP_COLUMN), NOT_NULL_TIME])
         joined = _Joined(sides[0], sides[1], names, spark_sql(select), output)
         if is_windowed:
             return replace(self._of_windows(joined, clause), windows=_windows_of(left, right, clause.kind))
@@ -235,21 +237,21 @@ class Joins(Planning):
             raise refusal("mismatched_windows", message, self.text.span(clause.written))
         return True
 
-    async def _key_types(
-        self, left: Operand, right: Operand, matched: _Matched, clause: JoinClause
+    async def key_types(
+        self, left: Operand, right: Operand, pairs: Sequence[tuple[exp.Expr, exp.Expr]], clause: JoinClause
     ) -> list[pa.DataType]:
         """The type that both sides of each equality are compared as."""
-        if not matched.pairs:
+        if not pairs:
             return []
         schemas = [
             await self.analyst.schema_of(
                 nested(select_from_input([aliased(pair[place].copy(), f"_k{number}")
-                                          for number, pair in enumerate(matched.pairs)]), _named(operand)),
+                                          for number, pair in enumerate(pairs)]), named(operand)),
                 inputs_of(operand.relation.schema),
             )
             for place, operand in enumerate((left, right))
         ]  # fmt: skip
-        for pair, one, other in zip(matched.pairs, *schemas, strict=True):
+        for pair, one, other in zip(pairs, *schemas, strict=True):
             if not is_unitable(one.type, other.type):
                 message = f"{user_name(one.type)} cannot be compared with {user_name(other.type)}"
                 hint = f"write CAST(… AS {user_name(one.type)})"
@@ -258,22 +260,20 @@ class Joins(Planning):
         common = await self.analyst.schema_of(both, {"one": schemas[0], "other": schemas[1]})
         return [found.type for found in common]
 
-    async def _side(
-        self, operand: Operand, keys: _Keys, used: frozenset[str], clause: JoinClause, place: int
-    ) -> _Keyed:
+    async def _side(self, operand: Operand, keys: Keys, used: frozenset[str], clause: JoinClause, place: int) -> _Keyed:
         """Rows with their keys, each once with how often it came where rows can be taken back."""
         own = tuple(name for name in operand.names.values() if name in used)
         marked = [aliased(exp.true(), _SIDE)] if place and not own else []
         hidden = [*([column(OP_COLUMN)] if operand.relation.is_updating else []), column(TIMESTAMP_COLUMN)]
         conditions = [part.copy() for part in operand.where]
         if not _keeps_unmatched(clause.kind, place):
-            conditions += [_is_there(exp.Paren(this=key.copy())) for key in keys.values]
+            conditions += [is_there(exp.Paren(this=key.copy())) for key in keys.values]
         rows = nested(
             select_from_input(
                 [*keys.columns, *(column(name) for name in own), *marked, *hidden],
                 where=exp.and_(*conditions, copy=False) if conditions else None,
             ),
-            _named(operand),
+            named(operand),
         )
         if operand.relation.is_updating:
             rows = nested(counted([*keys.names, *own, *([_SIDE] if marked else [])], OP_COLUMN), rows)
@@ -282,7 +282,7 @@ class Joins(Planning):
         return _Keyed(keyed, own, operand.relation.is_updating)
 
 
-_NOT_NULL_TIME: Final = pa.field(TIMESTAMP_COLUMN, pa.timestamp("us"), nullable=False)
+NOT_NULL_TIME: Final = pa.field(TIMESTAMP_COLUMN, pa.timestamp("us"), nullable=False)
 
 
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -302,7 +302,7 @@ def _matched(left: Operand, right: Operand, clause: JoinClause) -> tuple[Operand
     pairs, windows, rest = [], [], []
     before: dict[int, list[exp.Expr]] = {0: [], 1: []}
     for condition in clause.conditions:
-        if (pair := _equality(condition, left, right)) is not None:
+        if (pair := equality(condition, left, right)) is not None:
             pairs.append(pair)
             if left.windows.told_by(pair[0]) and right.windows.told_by(pair[1]):
                 windows.append(pair)
@@ -316,7 +316,8 @@ def _matched(left: Operand, right: Operand, clause: JoinClause) -> tuple[Operand
     return left, right, _Matched(tuple(pairs), tuple(rest), tuple(windows))
 
 
-def _equality(condition: exp.Expr, left: Operand, right: Operand) -> tuple[exp.Expr, exp.Expr] | None:
+def equality(condition: exp.Expr, left: Operand, right: Operand) -> tuple[exp.Expr, exp.Expr] | None:
+    """The sides of a condition that equates a value of the left with one of the right."""
     if not isinstance(condition, exp.EQ):
         return None
     one, other = condition.this, condition.expression
@@ -340,10 +341,10 @@ def _keeps_unmatched(kind: JoinKind, place: int) -> bool:
     return kind in (JoinKind.RIGHT, JoinKind.FULL)
 
 
-def _named(operand: Operand) -> exp.Select:
+def named(operand: Operand, hidden_names: Sequence[str] = (OP_COLUMN, TIMESTAMP_COLUMN)) -> exp.Select:
     """The rows of an operand, with the names that its columns have where the tables are joined."""
     own = [exp.Alias(this=column(name), alias=identifier(spelled)) for name, spelled in operand.names.items()]
-    hidden = [column(found.name) for found in operand.relation.hidden if found.name in (OP_COLUMN, TIMESTAMP_COLUMN)]
+    hidden = [column(found.name) for found in operand.relation.hidden if found.name in hidden_names]
     return select_from_input([*own, *hidden])
 
 
@@ -396,5 +397,6 @@ def _windows_of(left: Operand, right: Operand, kind: JoinKind) -> Windows:
     return Windows(told, left.windows.width_us)
 
 
-def _is_there(value: exp.Expr) -> exp.Expr:
+def is_there(value: exp.Expr) -> exp.Expr:
+    """That a value is not NULL."""
     return exp.Not(this=exp.Is(this=value, expression=exp.Null()))

@@ -95,6 +95,10 @@ class Lookups(Planning):
 
     def _check(self, joined: Joined, names: Names) -> None:
         join, table = joined.join, joined.join.this
+        if (version := table.args.get("version")) is not None:
+            message = f"{joined.table.name} is looked up when a row comes, whatever the row's time is"
+            hint = "leave out FOR SYSTEM_TIME AS OF"
+            raise refusal("unsupported", message, self.text.span(version.expression, table), hint)
         extra = [name for name, value in table.args.items() if value and name not in ("this", "alias")]
         if extra or ((alias := table.args.get("alias")) is not None and alias.args.get("columns")):
             what = extra[0].upper() if extra else "a list of columns"

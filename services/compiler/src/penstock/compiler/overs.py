@@ -28,6 +28,7 @@ from penstock.compiler.relations import (
 )
 from penstock.compiler.tables import SelectSource
 from penstock.compiler.types import spark_sql_cast
+from penstock.compiler.versions import newest
 from penstock.connectors.base import TIMESTAMP_COLUMN
 
 _EVERYTHING: Final = "_p"
@@ -102,7 +103,8 @@ class Overs(Planning):
         is_number = isinstance(over, exp.Window) and over.this.name.lower() == "row_number"
         if ranked.source.relation.is_updating or len(numbered) > 1 or not is_number:
             return None
-        return Ranking(name, lambda limit: self._of_all_rows(ranked, keys, (over, limit)))
+        versions = newest(ranked.source, ranked.where, ranked.projections, name, self.analyst, self.steps)
+        return Ranking(name, lambda limit: self._of_all_rows(ranked, keys, (over, limit)), versions)
 
     async def _of_windows(self, ranked: Ranked, keys: list[exp.Expr]) -> Relation:
         source = ranked.source

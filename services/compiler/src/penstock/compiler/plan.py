@@ -23,6 +23,7 @@ from penstock.common.program import (
     ProgramSettings,
     SessionWindowAggregate,
     SlidingWindowAggregate,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -68,7 +69,7 @@ class Key:
 Stateful: TypeAlias = (
     TumblingWindowAggregate | SlidingWindowAggregate | SessionWindowAggregate | UpdatingAggregate | WindowFunction
 )
-Joining: TypeAlias = InstantJoin | Join
+Joining: TypeAlias = InstantJoin | Join | TemporalJoin
 
 
 @dataclass(frozen=True, slots=True)

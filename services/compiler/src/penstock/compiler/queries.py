@@ -30,6 +30,7 @@ from penstock.compiler.relations import (
     WATERMARK,
     Relation,
     Steps,
+    Versions,
     Windows,
     aliased,
     all_of,
@@ -39,8 +40,10 @@ from penstock.compiler.relations import (
 )
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.tables import SelectSource, select_source
+from penstock.compiler.temporal_joins import TemporalJoins
 from penstock.compiler.types import JSON_METADATA, is_json, is_unitable, spark_sql_cast, user_name
 from penstock.compiler.udfs import BuiltUdf
+from penstock.compiler.versions import Selection, renamed_versions
 from penstock.compiler.window_tables import WindowTables
 from penstock.compiler.windows import is_window
 from penstock.spark import FunctionKind
@@ -139,7 +142,14 @@ class Queries:
         times = frozenset(
             target for field, target in zip(relation.columns, targets, strict=True) if field.name in relation.times
         )
-        return replace(named, windows=Windows(told, windows.width_us), late_letters=relation.late_letters, times=times)
+        versions = renamed_versions(relation, targets, lambda rows: self.renamed(rows, names))
+        return replace(
+            named,
+            windows=Windows(told, windows.width_us),
+            late_letters=relation.late_letters,
+            times=times,
+            versions=versions,
+        )
 
     # SELECT -----------------------------------------------------------------------------------------------------------
 
@@ -205,6 +215,7 @@ class Queries:
                     hint = "add GROUP BY with the window"
                     raise refusal("window_not_grouped", "a window belongs in GROUP BY", self.text.place(call), hint)
         where = self._where(select)
+        versions = self._versions(source, where, projections)
         source = await _limited(source, where)
         step = select_from_input(
             [
@@ -224,8 +235,22 @@ class Queries:
             relation,
             windows=windows_of(projections, source),
             late_letters=source.relation.late_letters,
-            times=frozenset(name for name, value in projections if _is_event_time(value, source)),
+            times=frozenset(name for name, value in projections if source.is_event_time(value)),
+            versions=versions,
         )
+
+    def _versions(self, source: SelectSource, where: exp.Expr | None, projections: Named) -> Versions | None:
+        """What is known of the rows of a SELECT as versions."""
+        ranking, found = source.relation.ranking, source.relation.versions
+        if ranking is not None and where is not None and _limit_of(where, ranking.column, source.name) == 1:
+            found = ranking.versions
+        elif where is not None and found is not None:
+            # Without rows that WHERE leaves out, older ones would stay valid; what changes says that they are gone.
+            found = Versions(found.key) if source.relation.is_updating else None
+        if found is None:
+            return None
+        spark = [(name, to_spark(value, self.text)) for name, value in projections]
+        return Selection(source, spark, found).versions(self.analyst, self.steps)
 
     async def _grouped(self, select: exp.Select, source: SelectSource, projections: Named) -> Relation:
         """A SELECT of groups; functions with OVER are then of the groups."""
@@ -289,6 +314,7 @@ class Queries:
     def _joined_tables(self, scope: Scope) -> JoinedTables:
         return JoinedTables(
             self._joins,
+            TemporalJoins(self.analyst, self.steps, self.text, self.settings),
             self.text,
             lambda table: self._from_table(table, scope),
             lambda query: self.relation(query, scope),
@@ -320,6 +346,10 @@ class Queries:
         if table.args.get("db"):
             hint = "write the name alone, without a dot"
             raise refusal("unknown_table", f"unknown table {table.sql()}", self.text.span(table), hint)
+        if (version := table.args.get("version")) is not None:
+            message = "FOR SYSTEM_TIME AS OF belongs to a table that other rows are joined with"
+            hint = f"write FROM … JOIN {table.name} FOR SYSTEM_TIME AS OF …"
+            raise refusal("unsupported", message, self.text.span(version.expression, table), hint)
         extra = [
             name for name, value in table.args.items() if value and name not in ("this", "alias", "joins", "laterals")
         ]
@@ -419,13 +449,6 @@ async def _limited(source: SelectSource, where: exp.Expr | None) -> SelectSource
     parts = where.flatten() if isinstance(where, exp.And) else (where,)
     limits = [limit for part in parts if (limit := _limit_of(part, ranking.column, source.name)) is not None]
     return replace(source, relation=await ranking.limited(min(limits))) if limits else source
-
-
-def _is_event_time(value: exp.Expr, source: SelectSource) -> bool:
-    """Whether a column of a SELECT is the event time of its rows."""
-    if not isinstance(value, exp.Column) or value.table not in ("", source.name) or value.args.get("db"):
-        return False
-    return value.name in (*source.relation.times, TIMESTAMP.name)
 
 
 def _limit_of(condition: exp.Expr, name: str, table: str | None) -> int | None:

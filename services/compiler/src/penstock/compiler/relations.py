@@ -25,6 +25,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -63,11 +64,24 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Versions:
+    """The columns by which rows are told apart of which each is the newest of its key from its event time on."""
+
+    key: tuple[str, ...]
+    rows: Callable[[], Awaitable[Relation]] | None = None
+    """All of them, where the relation has only the newest: some of those may never be among its changes."""
+    order: tuple[exp.Ordered, ...] = ()
+    """Which of several of one time comes first, by columns of these rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """A column that numbers the rows of each key, and the same rows if only the first so many of each are asked for."""
 
     column: str
     limited: Callable[[int], Awaitable[Relation]]
+    versions: Versions | None = None
+    """Those numbered 1, where they are the newest of their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,8 @@ class Relation:
     ranking: Ranking | None = None
     times: frozenset[str] = frozenset()
     """The columns that are the rows' event time."""
+    versions: Versions | None = None
+    """If its rows are known to be versions."""
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -230,6 +246,8 @@ def _identity(kind: Joining) -> str:
             return f"instant {left.names} {right.names}"
         case Join(left, right, sql, how):
             return "\n".join([how.name, sql, *(f"{side.rows.names} {side.hashed}" for side in (left, right))])
+        case TemporalJoin(left, right, versions, _):
+            return f"temporal {left.names} {right.names} {versions}"
         case _:
             assert_never(kind)
 

@@ -24,6 +24,7 @@ from penstock.compiler.relations import (
     WATERMARK,
     Relation,
     Steps,
+    Versions,
     aliased,
     cast_column,
     column,
@@ -87,7 +88,9 @@ class Sources:
         rows = await self._with_position(table, scan, places) if places else scan
         rows = await self._changes(table, rows) if is_changes else rows
         rows = await self._with_event_time(table, await self._with_columns(table, rows))
-        return Source(scan, replace(rows, late_letters=table.name if table.has_late_letters else None))
+        key = tuple(name.text for name in table.statement.primary_key)
+        letters = table.name if table.has_late_letters else None
+        return Source(scan, replace(rows, late_letters=letters, versions=Versions(key) if key else None))
 
     async def _with_position(self, table: ConnectorTable, scan: Relation, places: list[pa.Field]) -> Relation:
         """The rows with where they were, for letters about those that are late."""

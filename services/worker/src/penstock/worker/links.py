@@ -22,6 +22,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -86,6 +87,7 @@ class Links:
                     | WindowFunction()
                     | InstantJoin()
                     | Join()
+                    | TemporalJoin()
                 ):
                     operators.append(await self._open(operator, _input(operator, schema)))
                 case LookupJoin():

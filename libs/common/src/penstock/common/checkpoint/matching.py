@@ -25,6 +25,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -102,6 +103,8 @@ def _meaning(operator: Operator) -> tuple[object, ...]:
             return "instant join", _columns(kind.left), _columns(kind.right)
         case Join():
             return "join", kind.kind.name, _kept(kind.left), _kept(kind.right), kind.sql, _columns(operator.output)
+        case TemporalJoin():
+            return "temporal join", _columns(kind.left), _columns(kind.right), kind.versions
         case _:
             assert_never(kind)
 

@@ -324,6 +324,7 @@ class Operator(_message.Message):
     UPDATING_FIELD_NUMBER: _builtins.int
     WINDOW_FUNCTION_FIELD_NUMBER: _builtins.int
     INSTANT_JOIN_FIELD_NUMBER: _builtins.int
+    TEMPORAL_JOIN_FIELD_NUMBER: _builtins.int
     JOIN_FIELD_NUMBER: _builtins.int
     LOOKUP_JOIN_FIELD_NUMBER: _builtins.int
     ASYNC_UDF_FIELD_NUMBER: _builtins.int
@@ -353,6 +354,8 @@ class Operator(_message.Message):
     @_builtins.property
     def instant_join(self) -> Global___InstantJoin: ...
     @_builtins.property
+    def temporal_join(self) -> Global___TemporalJoin: ...
+    @_builtins.property
     def join(self) -> Global___Join: ...
     @_builtins.property
     def lookup_join(self) -> Global___LookupJoin: ...
@@ -374,15 +377,16 @@ class Operator(_message.Message):
         updating: Global___UpdatingAggregate | None = ...,
         window_function: Global___WindowFunction | None = ...,
         instant_join: Global___InstantJoin | None = ...,
+        temporal_join: Global___TemporalJoin | None = ...,
         join: Global___Join | None = ...,
         lookup_join: Global___LookupJoin | None = ...,
         async_udf: Global___AsyncUdf | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["async_udf", b"async_udf", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["async_udf", b"async_udf", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "temporal_join", b"temporal_join", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["async_udf", b"async_udf", "description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["async_udf", b"async_udf", "description", b"description", "id", b"id", "instant_join", b"instant_join", "join", b"join", "key", b"key", "kind", b"kind", "lookup_join", b"lookup_join", "output", b"output", "session_window", b"session_window", "sink", b"sink", "sliding_window", b"sliding_window", "source", b"source", "temporal_join", b"temporal_join", "tumbling_window", b"tumbling_window", "updating", b"updating", "value", b"value", "window_function", b"window_function"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "join", "lookup_join", "async_udf"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["source", "sink", "value", "key", "tumbling_window", "sliding_window", "session_window", "updating", "window_function", "instant_join", "temporal_join", "join", "lookup_join", "async_udf"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -877,6 +881,44 @@ class Join(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Join: _TypeAlias = Join  # noqa: Y015
+
+@_typing.final
+class TemporalJoin(_message.Message):
+    """Rows of `left` joined with the version of their key at their event time, when the watermark has passed it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEFT_FIELD_NUMBER: _builtins.int
+    RIGHT_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    SQL_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    left: _builtins.bytes
+    """Arrow IPC schemas; both sides have the hash of their keys"""
+    right: _builtins.bytes
+    """changes of versions"""
+    versions: _builtins.str
+    """SQL over `input`, changes of some keys: one row for each key and time"""
+    sql: _builtins.str
+    """over `left` and such versions, `right`"""
+    ttl_ms: _builtins.int
+    """0: as the worker's settings say"""
+    def __init__(
+        self,
+        *,
+        left: _builtins.bytes = ...,
+        right: _builtins.bytes = ...,
+        versions: _builtins.str = ...,
+        sql: _builtins.str = ...,
+        ttl_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "right", b"right", "sql", b"sql", "ttl_ms", b"ttl_ms", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TemporalJoin: _TypeAlias = TemporalJoin  # noqa: Y015
 
 @_typing.final
 class LookupJoin(_message.Message):

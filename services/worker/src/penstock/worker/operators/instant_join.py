@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -12,15 +11,13 @@ from penstock.connectors.base import TIMESTAMP_COLUMN
 from penstock.worker.batches import Batches
 from penstock.worker.operators.base import END_OF_TIME
 from penstock.worker.operators.partials import with_rows
-from penstock.worker.operators.sides import JoinQuery, Sides
+from penstock.worker.operators.sides import JoinQuery, Sides, portions
 from penstock.worker.state.bins import Bins
 from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.state.tables import ExpiringTimeKey
 from penstock.worker.state.times import split_at
 
 _BIN_US: Final = 1_000_000
-# What is joined in one run: several event times together, but not without bound.
-_PORTION_ROWS: Final = 1 << 18
 
 
 class InstantJoins:
@@ -62,7 +59,7 @@ class InstantJoins:
         for table in self.tables.values():
             table.expire(watermark)
         taken = {side: dict(bins.take_until(watermark)) for side, bins in self._rows.items()}
-        results = [await self._query.run(left, right) for left, right in _portions(taken[LEFT], taken[RIGHT])]
+        results = [await self._query.run(left, right) for left, right in portions(taken[LEFT], taken[RIGHT])]
         return with_rows(results)
 
     async def flush(self) -> Batches:
@@ -73,23 +70,3 @@ class InstantJoins:
 
     async def close(self) -> None:
         await self._query.close()
-
-
-Rows = dict[int, list[pa.RecordBatch]]
-
-
-def _portions(left: Rows, right: Rows) -> Iterator[tuple[Sequence[pa.RecordBatch], Sequence[pa.RecordBatch]]]:
-    """The rows of both sides in the order of their times, as many together as one run takes; no time is cut."""
-    portion: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
-    size = 0
-    for start in sorted(left.keys() | right.keys()):
-        both = left.get(start, []), right.get(start, [])
-        rows = sum(batch.num_rows for side in both for batch in side)
-        if size and size + rows > _PORTION_ROWS:
-            yield portion
-            portion, size = ([], []), 0
-        portion[0].extend(both[0])
-        portion[1].extend(both[1])
-        size += rows
-    if size:
-        yield portion

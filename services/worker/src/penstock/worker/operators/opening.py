@@ -7,6 +7,7 @@ import pyarrow as pa
 from penstock.common.errors import InternalError
 from penstock.common.program import (
     HASH_COLUMN,
+    LAST_COLUMN,
     LEFT,
     OP_COLUMN,
     RIGHT,
@@ -16,6 +17,7 @@ from penstock.common.program import (
     SessionWindowAggregate,
     SlidingWindowAggregate,
     StageQuery,
+    TemporalJoin,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -29,12 +31,14 @@ from penstock.worker.operators.queries import Planning, Query
 from penstock.worker.operators.session import SessionWindows
 from penstock.worker.operators.sides import Sides
 from penstock.worker.operators.sliding import SlidingWindows
+from penstock.worker.operators.temporal_join import TemporalJoins
 from penstock.worker.operators.tumbling import TumblingWindows
 from penstock.worker.operators.updating import UpdatingAggregates
 from penstock.worker.operators.window_function import WindowFunctions
 from penstock.worker.state.budget import UNLIMITED, Budget
 
 _HASH = pa.field(HASH_COLUMN, pa.int64())
+_LAST = pa.field(LAST_COLUMN, pa.bool_())
 
 
 async def open_operator(
@@ -74,6 +78,11 @@ async def open_operator(
             case Join() as join:
                 ttl_us = (join.ttl_ms or updating_ttl_ms) * 1000
                 return await _join(join, results, planning, ttl_us, OP_COLUMN in operator.output.names, budget)
+            case TemporalJoin(left, right, versions, sql, ttl_ms):
+                sides = Sides(left, right)
+                resolved = await planning.plan(StageQuery(versions), right, right.append(_LAST))
+                joined = await planning.plan_join(sql, sides, results)
+                return TemporalJoins(sides, resolved, joined, (ttl_ms or updating_ttl_ms) * 1000, budget)
             case other:
                 raise InternalError(f"the operator {operator.key} keeps no state: {type(other).__name__}")
 

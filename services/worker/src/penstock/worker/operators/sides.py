@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -14,6 +15,12 @@ from penstock.worker.batches import Batches
 from penstock.worker.fragments import PlannedFragment
 from penstock.worker.operators.base import Planner
 from penstock.worker.state.batches import coalesced, empty
+
+# What is joined in one run: several event times together, but not without bound.
+_PORTION_ROWS: Final = 1 << 18
+
+Binned: TypeAlias = Mapping[int, list[pa.RecordBatch]]
+"""Rows by the beginning of their bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +70,20 @@ class JoinQuery:
     async def close(self) -> None:
         """Frees what the query holds."""
         await self._fragment.close()
+
+
+def portions(left: Binned, right: Binned) -> Iterator[tuple[Sequence[pa.RecordBatch], Sequence[pa.RecordBatch]]]:
+    """The rows of both sides in the order of their times, as many together as one run takes; no time is cut."""
+    portion: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+    size = 0
+    for start in sorted(left.keys() | right.keys()):
+        both = left.get(start, []), right.get(start, [])
+        rows = sum(batch.num_rows for side in both for batch in side)
+        if size and size + rows > _PORTION_ROWS:
+            yield portion
+            portion, size = ([], []), 0
+        portion[0].extend(both[0])
+        portion[1].extend(both[1])
+        size += rows
+    if size:
+        yield portion
