@@ -13,12 +13,14 @@ from penstock.common.program import JoinKind
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.joins import JoinClause, Joins, Operand, TableJoin, conjuncts
+from penstock.compiler.lookups import Lookups
 from penstock.compiler.names import FromTable, Names, implied_name
 from penstock.compiler.positions import Text
 from penstock.compiler.relations import Relation, column, identifier
 from penstock.compiler.rewrite import to_spark
 from penstock.compiler.subqueries import Subqueries, has_subqueries
 from penstock.compiler.tables import SelectSource, is_unnest, unnest_of_join
+from penstock.compiler.unnests import Unnests
 
 _CLAUSES: Final = ("where", "group", "having")
 _KINDS: Final = {
@@ -52,6 +54,8 @@ class JoinedTables:
     """Plans a FROM with several tables; `table` gives the rows of one, `query` those of a query in an expression."""
 
     joins: Joins
+    lookups: Lookups
+    unnests: Unnests
     text: Text
     table: Callable[[exp.Expr], Awaitable[FromTable]]
     query: Callable[[exp.Expr], Awaitable[Relation]]
@@ -62,34 +66,45 @@ class JoinedTables:
         first = await self.table(select.args["from_"].this)
         names = Names((first,))
         joined: list[TableJoin] = []
-        laterals: list[exp.Lateral] = []
         for join in select.args.get("joins") or ():
-            if is_unnest(join.this):
-                laterals.append(unnest_of_join(join, self.text))
-                continue
-            table = await self.table(join.this)
+            table = await self._table(join, names)
             names = names.with_table(table, join.this, self.text)
             names, clause = self._clause(names, table, join)
+            names = names.after(clause.kind)
             joined.append(TableJoin(table, clause))
         inner = Subqueries(names, self.text, self.table, self.query, self.is_grouped)
         select = await inner.taken_out(select)
         joined += inner.found
         names = names.with_hidden(*(join.table for join in inner.found))
-        select = self._plain(select, names)
-        laterals = [_resolved_lateral(lateral, names, self.text) for lateral in laterals]
-        return await self._read(select, first, joined, laterals)
+        return await self._read(self._plain(select, names), first, joined)
+
+    async def _table(self, join: exp.Join, names: Names) -> FromTable:
+        """A table that is joined with those of some names."""
+        if is_unnest(join.this):
+            return await self.unnests.table(unnest_of_join(join, self.text), names)
+        table = await self.table(join.this)
+        if table.looked_up is not None:
+            self.lookups.check(join, table.looked_up)
+        return table
 
     async def _read(
-        self, select: exp.Select, first: FromTable, joined: Sequence[TableJoin], laterals: Sequence[exp.Lateral]
+        self, select: exp.Select, first: FromTable, joined: Sequence[TableJoin]
     ) -> tuple[exp.Select, SelectSource]:
         select, joined = _with_conditions(select, first, joined)
-        used = frozenset(_used([select, *laterals], joined))
+        used = frozenset(_used(select, joined))
         operand, *others = self._operands(select, first, joined, used)
         for place, (right, join) in enumerate(zip(others, joined, strict=True), start=1):
-            later = frozenset(_used([select, *laterals], joined[place:]))
-            relation = await self.joins.relation(operand, right, join.clause, later)
-            operand = Operand.of_joined(relation)
-        return select, SelectSource(operand.relation, None, tuple(laterals))
+            later = frozenset(_used(select, joined[place:]))
+            operand = Operand.of_joined(await self._step(operand, right, join, later))
+        return select, SelectSource(operand.relation, None, ())
+
+    async def _step(self, rows: Operand, right: Operand, join: TableJoin, used: frozenset[str]) -> Relation:
+        """What was joined so far, with one more table."""
+        if join.table.looked_up is not None:
+            return await self.lookups.relation(rows, join)
+        if join.table.unnested is not None:
+            return await self.unnests.relation(rows, join.table.name, join.table.unnested)
+        return await self.joins.relation(rows, right, join.clause, used)
 
     def _operands(
         self, select: exp.Select, first: FromTable, joined: Sequence[TableJoin], used: frozenset[str]
@@ -102,6 +117,7 @@ class JoinedTables:
         for place, table in enumerate((first, *(join.table for join in joined))):
             stays = all(kind in _LEFT_STAYS for kind in kinds[place:])
             stays &= not place or kinds[place - 1] in (JoinKind.INNER, JoinKind.RIGHT)
+            stays &= table.is_read
             own = [part for part in parts if stays and _tables_of(part) == {table.name} and _is_plain(part)]
             parts = [part for part in parts if part not in own]
             select.set("where", exp.Where(this=exp.and_(*parts, copy=False)) if parts else None)
@@ -115,7 +131,7 @@ class JoinedTables:
         if using := join.args.get("using"):
             return self._using(names, table, kind, using, join)
         condition = join.args.get("on")
-        if condition is None:
+        if condition is None or table.unnested is not None:
             return names, JoinClause(kind, (), join)
         resolved = names.resolved(condition, self.text)
         return names, JoinClause(kind, tuple(conjuncts(resolved)), join)
@@ -152,6 +168,8 @@ class JoinedTables:
         for part in _CLAUSES:
             if (found := plain.args.get(part)) is not None:
                 plain.set(part, names.resolved(found, self.text))
+        if windows := plain.args.get("windows"):
+            plain.set("windows", [names.resolved(found, self.text) for found in windows])
         return plain
 
 
@@ -160,12 +178,6 @@ def _resolved_item(item: exp.Expr, names: Names, text: Text) -> exp.Expr:
     resolved = names.resolved(item, text)
     name = implied_name(item) if isinstance(item, exp.Column | exp.Dot) else None
     return resolved if name is None else exp.Alias(this=resolved, alias=identifier(name))
-
-
-def _resolved_lateral(lateral: exp.Lateral, names: Names, text: Text) -> exp.Lateral:
-    copy = lateral.copy()
-    copy.set("this", names.resolved(lateral.this, text))
-    return copy
 
 
 def _with_conditions(
@@ -177,7 +189,7 @@ def _with_conditions(
     seen, result = {first.name}, []
     for join in joined:
         seen.add(join.table.name)
-        if not join.clause.conditions and join.clause.kind is JoinKind.INNER:
+        if not join.clause.conditions and join.clause.kind is JoinKind.INNER and join.table.unnested is None:
             here = [part for part in left if _tables_of(part) <= seen and join.table.name in _tables_of(part)]
             left = [part for part in left if part not in here]
             join = replace(join, clause=replace(join.clause, conditions=tuple(here)))
@@ -195,8 +207,9 @@ def _tables_of(tree: exp.Expr) -> set[str]:
     return {found.parts[0].name.partition(".")[0] for found in tree.find_all(exp.Column)}
 
 
-def _used(trees: Sequence[exp.Expr], joined: Sequence[TableJoin]) -> Iterator[str]:
+def _used(select: exp.Select, joined: Sequence[TableJoin]) -> Iterator[str]:
     """The names of all columns that somebody reads, and perhaps a few more."""
-    for tree in [*trees, *(part for join in joined for part in join.clause.conditions)]:
+    arrays = [join.table.unnested for join in joined if join.table.unnested is not None]
+    for tree in [select, *arrays, *(part for join in joined for part in join.clause.conditions)]:
         for found in tree.find_all(exp.Column):
             yield found.parts[0].name
