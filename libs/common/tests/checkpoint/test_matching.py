@@ -22,6 +22,7 @@ from penstock.common.program import (
     SlidingWindowAggregate,
     Stage,
     StageQuery,
+    TtlTime,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -102,6 +103,7 @@ def test_a_sink_that_writes_elsewhere_needs_nothing_of_the_old_one() -> None:
         (SessionWindowAggregate(5, MERGE, FINAL), SessionWindowAggregate(6, MERGE, FINAL)),
         (UpdatingAggregate(MERGE, FINAL), UpdatingAggregate(MERGE, OTHER_FINAL)),
         (UpdatingAggregate(MERGE, FINAL), UpdatingAggregate(OTHER_MERGE, FINAL)),
+        (UpdatingAggregate(MERGE, FINAL), UpdatingAggregate(MERGE, FINAL, ttl_time=TtlTime.PROCESSING)),
         (WindowFunction("SELECT 1"), WindowFunction("SELECT 2")),
     ],
 )

@@ -157,6 +157,13 @@ class SessionWindowAggregate:
     final: StageQuery
 
 
+class TtlTime(Enum):
+    """By which time keys and rows that nothing touches grow old."""
+
+    EVENT = proto.TTL_TIME_EVENT
+    PROCESSING = proto.TTL_TIME_PROCESSING  # the worker's clock
+
+
 @dataclass(frozen=True, slots=True)
 class UpdatingAggregate:
     """Keyed state whose results are changes: what `final` was of a key's rows is replaced by what it is now."""
@@ -166,6 +173,7 @@ class UpdatingAggregate:
     final: StageQuery
     ttl_ms: int = 0
     """Keys that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
+    ttl_time: TtlTime = field(default=TtlTime.EVENT, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +228,7 @@ class Join:
     kind: JoinKind
     ttl_ms: int = 0
     """Rows that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
+    ttl_time: TtlTime = TtlTime.EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +328,7 @@ class ProgramSettings:
     checkpoint_interval_ms: int = 0
     updating_ttl_ms: int = 0
     allowed_lateness_ms: int = 0
+    updating_ttl_time: TtlTime = TtlTime.EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +412,7 @@ def program_to_proto(program: Program) -> proto.Program:
             checkpoint_interval_ms=settings.checkpoint_interval_ms,
             updating_ttl_ms=settings.updating_ttl_ms,
             allowed_lateness_ms=settings.allowed_lateness_ms,
+            updating_ttl_time=settings.updating_ttl_time.value,
         ),
         functions=map(function_to_proto, program.functions),
     )
@@ -429,6 +440,7 @@ def program_from_proto(message: proto.Program) -> Program:
             settings.checkpoint_interval_ms,
             settings.updating_ttl_ms,
             settings.allowed_lateness_ms,
+            TtlTime(settings.updating_ttl_time),
         ),
         functions=tuple(map(function_from_proto, message.functions)),
     )
@@ -503,9 +515,14 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             message.session_window.CopyFrom(
                 proto.SessionWindowAggregate(gap_us=gap_us, merge=_query_to_proto(merge), final=_query_to_proto(final))
             )
-        case UpdatingAggregate(merge, final, ttl_ms):
+        case UpdatingAggregate(merge, final, ttl_ms, ttl_time):
             message.updating.CopyFrom(
-                proto.UpdatingAggregate(merge=_query_to_proto(merge), final=_query_to_proto(final), ttl_ms=ttl_ms)
+                proto.UpdatingAggregate(
+                    merge=_query_to_proto(merge),
+                    final=_query_to_proto(final),
+                    ttl_ms=ttl_ms,
+                    ttl_time=ttl_time.value,
+                )
             )
         case WindowFunction(sql):
             message.window_function.CopyFrom(proto.WindowFunction(sql=sql))
@@ -513,10 +530,15 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             message.instant_join.CopyFrom(
                 proto.InstantJoin(left=_schema_to_bytes(left), right=_schema_to_bytes(right), sql=sql)
             )
-        case Join(left, right, sql, kind, ttl_ms):
+        case Join(left, right, sql, kind, ttl_ms, ttl_time):
             message.join.CopyFrom(
                 proto.Join(
-                    left=_side_to_proto(left), right=_side_to_proto(right), sql=sql, kind=kind.value, ttl_ms=ttl_ms
+                    left=_side_to_proto(left),
+                    right=_side_to_proto(right),
+                    sql=sql,
+                    kind=kind.value,
+                    ttl_ms=ttl_ms,
+                    ttl_time=ttl_time.value,
                 )
             )
         case LookupJoin() as join:
@@ -605,7 +627,8 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
         case "session_window":
             return SessionWindowAggregate(message.session_window.gap_us, *_merge_and_final(message.session_window))
         case "updating":
-            return UpdatingAggregate(*_merge_and_final(message.updating), message.updating.ttl_ms)
+            updating = message.updating
+            return UpdatingAggregate(*_merge_and_final(updating), updating.ttl_ms, TtlTime(updating.ttl_time))
         case "window_function":
             return WindowFunction(message.window_function.sql)
         case "instant_join":
@@ -614,7 +637,7 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
         case "join":
             join = message.join
             sides = _side_from_proto(join.left), _side_from_proto(join.right)
-            return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms)
+            return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms, TtlTime(join.ttl_time))
         case "lookup_join":
             return _lookup_from_proto(message.lookup_join)
         case "async_udf":
