@@ -1,8 +1,9 @@
 """What a batch costs a join whose sides keep few rows, and one whose sides keep many: 5,000 rows of either side come.
 
 The operators are those of compiled queries, with their fragments in a real engine, and are driven as a worker drives
-them. Those with few and with many rows are in one process and take turns, batch by batch. A row meets those of its key
-on the other side; what does not fit the state's budget is in files.
+them. Those with few and with many rows are in one process and take turns, batch by batch. A row that comes is of a key
+that no row has come for, and so meets one row in either: the one with few rows is filled anew when it has no such key
+left. What does not fit the state's budget is in files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow as pa
 from local_job import compiled, run
 from report import options, show
 
-from penstock.common.program import Join, JoinSide
+from penstock.common.program import Join, JoinSide, Operator
 from penstock.spark import Engine
 from penstock.spark.testing import spark_settings
 from penstock.worker.operators.base import ChainOperator
@@ -33,7 +34,7 @@ FEW: Final = 50_000
 MANY: Final = 5_000_000
 FILLED: Final = 50_000
 WARMING: Final = 20
-BUDGET_BYTES: Final = 256 << 20
+BUDGET_BYTES: Final = 1 << 30
 TABLES: Final = """
 CREATE TABLE orders (id BIGINT NOT NULL, price BIGINT NOT NULL, ts TIMESTAMP NOT NULL, WATERMARK FOR ts)
 WITH (connector = 'filesystem', path = '/nowhere');
@@ -53,6 +54,7 @@ COLUMNS: Final = {
     "mean_ms": ".2f",
     "p90_ms": ".2f",
     "state_MB": ".1f",
+    "in_memory_MB": ".1f",
     "spilled_MB": ".1f",
 }
 _TIME: Final = 1_767_225_600_000_000
@@ -60,35 +62,56 @@ _TIME: Final = 1_767_225_600_000_000
 
 @dataclass
 class Joined:
-    """An operator that keeps so many rows of each side."""
+    """Operators of a compiled query, one after the other, each of which keeps so many rows of each side."""
 
-    name: str
+    engine: Engine
+    join: Operator
     rows: int
-    sides: Sequence[JoinSide]
-    operator: ChainOperator
-    budget: Budget
+    folder: Path
+    sides: Sequence[JoinSide] = field(init=False)
+    operator: ChainOperator = field(init=False)
+    budget: Budget = field(init=False)
+    coming: list[npt.NDArray[np.int64]] = field(init=False)
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
     milliseconds: list[float] = field(default_factory=list)
 
     async def fill(self) -> None:
-        """Gives each side its rows."""
+        """Opens an operator, and gives each side its rows."""
+        assert isinstance(self.join.kind, Join)
+        self.sides = (self.join.kind.left, self.join.kind.right)
+        self.budget = Budget(BUDGET_BYTES, self.folder)
+        self.operator = await open_operator(self.join, self.sides[0].rows, self.engine, budget=self.budget)
         for begin in range(0, self.rows, FILLED):
             for side in self.sides:
                 await self.operator.process((_batch(side.rows, np.arange(begin, min(begin + FILLED, self.rows))),))
             await self.operator.flush()
+        keys = self.random.permutation(self.rows)
+        # One half of the keys is for rows of the left, the other for those of the right: none is met by what came.
+        self.coming = np.split(keys[: self.rows // (2 * CAME) * 2 * CAME], self.rows // (2 * CAME) * 2)
 
-    async def take(self, random: np.random.Generator) -> None:
+    async def take(self) -> None:
         """Rows of keys that the other side has, of one side and then of the other."""
-        for side in self.sides:
-            batch = _batch(side.rows, random.integers(0, self.rows, CAME))
-            started = time.perf_counter()
-            await self.operator.process((batch,))
-            await self.operator.flush()
-            self.milliseconds.append((time.perf_counter() - started) * 1000)
+        if not self.coming:
+            await self.operator.close()
+            await self.fill()
+            await self._timed(0)  # what a new operator does once is not counted
+            await self._timed(1)
+        self.milliseconds += [await self._timed(place) for place in (0, 1)]
 
-    def figures(self) -> dict[str, Any]:
+    async def _timed(self, place: int) -> float:
+        batch = _batch(self.sides[place].rows, self.coming.pop())
+        started = time.perf_counter()
+        left = [*await self.operator.process((batch,)), *await self.operator.flush()]
+        taken = time.perf_counter() - started
+        came = sum(rows.num_rows for rows in left)
+        if came < CAME:
+            raise SystemExit(f"{CAME} rows gave {came}")
+        return taken * 1000
+
+    def figures(self, name: str) -> dict[str, Any]:
         counted = self.milliseconds[WARMING:]
         return {
-            "join": self.name,
+            "join": name,
             "rows_a_side": self.rows,
             "came": CAME,
             "batches": len(counted),
@@ -96,6 +119,7 @@ class Joined:
             "mean_ms": statistics.mean(counted),
             "p90_ms": statistics.quantiles(counted, n=10)[-1],
             "state_MB": self.operator.state_bytes / 1e6,
+            "in_memory_MB": self.budget.held_bytes / 1e6,
             "spilled_MB": self.budget.spilled_bytes / 1e6,
         }
 
@@ -111,14 +135,11 @@ def _batch(schema: pa.Schema, keys: npt.NDArray[np.int64]) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema)
 
 
-async def opened(engine: Engine, name: str, rows: int, folder: Path) -> Joined:
-    """The operator of the compiled query, filled; what does not fit its budget is in files."""
+async def filled(engine: Engine, name: str, rows: int, folder: Path) -> Joined:
+    """The operator of the compiled query with its rows; what does not fit its budget is in files."""
     program = await compiled(engine, TABLES + QUERIES[name] + ";")
     (join,) = (one for node in program.nodes for one in node.operators if isinstance(one.kind, Join))
-    assert isinstance(join.kind, Join)
-    budget = Budget(BUDGET_BYTES, folder)
-    operator = await open_operator(join, join.kind.left.rows, engine, budget=budget)
-    joined = Joined(name, rows, (join.kind.left, join.kind.right), operator, budget)
+    joined = Joined(engine, join, rows, folder)
     await joined.fill()
     return joined
 
@@ -131,12 +152,11 @@ async def main() -> None:
     async with await Engine.start(spark_settings()) as engine:
         for name in QUERIES:
             with tempfile.TemporaryDirectory() as folder:
-                random = np.random.default_rng(7)
-                both = [await opened(engine, name, count, Path(folder)) for count in (FEW, many)]
+                both = [await filled(engine, name, count, Path(folder)) for count in (FEW, many)]
                 for _ in range(WARMING + rounds):
                     for joined in both:
-                        await joined.take(random)
-                figures = [joined.figures() for joined in both]
+                        await joined.take()
+                figures = [joined.figures(name) for joined in both]
                 rows += figures
                 ratios[name] = figures[1]["median_ms"] / figures[0]["median_ms"]
                 for joined in both:

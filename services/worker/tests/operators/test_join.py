@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.common.program import LEFT, RIGHT, Join, JoinKind, JoinSide
+from penstock.common.program import LEFT, RIGHT, Join, JoinKind, JoinSide, TtlTime
 from penstock.worker.operators.base import END_OF_TIME, ChainOperator
 from penstock.worker.operators.testing import SharedPlanner, batch_of, opened, rows_of
 
@@ -198,3 +199,56 @@ async def test_state_is_restored(planner: SharedPlanner) -> None:
             await second.restore(name, rows)
     await second.process((batch_of(schema_of(RIGHT, True), [(1, 7, -1, 0)]),))
     assert Counter(rows_of(await second.flush())) == Counter([(1, 5, 1, 7, -1, 0)] * 2 + [(1, 5, None, None, 1, 0)] * 2)
+
+
+def by_the_clock(join: Join) -> Join:
+    return replace(join, ttl_ms=1, ttl_time=TtlTime.PROCESSING)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+async def test_by_the_clock_rows_are_kept_from_when_they_came(planner: SharedPlanner, counted: bool) -> None:
+    now, one = 1_700_000_000_000_000, [1] if counted else []
+    join, output = join_of(JoinKind.INNER, counted, counted)
+    operator = await opened(by_the_clock(join), schema_of(LEFT, counted), output, planner, clock=lambda: now)
+    await operator.process((batch_of(schema_of(LEFT, counted), [(1, 5, *one, 10**15)]),))
+    await operator.flush()
+    now += 900
+    await operator.advance(10**16)
+    await operator.process((batch_of(schema_of(LEFT, counted), [(2, 5, *one, 0)]),))
+    await operator.flush()
+    now += 600
+    rows = batch_of(schema_of(RIGHT, counted), [(1, 6, *one, 0), (2, 6, *one, 0)])
+    met = [*rows_of(await operator.process((rows,))), *rows_of(await operator.flush())]
+    assert [row[:4] for row in met] == [(2, 5, 2, 6)]
+    assert operator.state_rows == 3
+
+
+@pytest.mark.parametrize("counted", [False, True])
+async def test_ages_by_the_clock_go_on_where_rows_are_restored(planner: SharedPlanner, counted: bool) -> None:
+    now, one = 1_700_000_000_000_000, [1] if counted else []
+    join, output = join_of(JoinKind.INNER, counted, counted)
+    kind = by_the_clock(join)
+    first, second = [await opened(kind, schema_of(LEFT, counted), output, planner, clock=lambda: now) for _ in range(2)]
+    first.tables[LEFT].begin()
+    for key in (1, 2):
+        await first.process((batch_of(schema_of(LEFT, counted), [(key, 5, *one, 0)]),))
+        await first.flush()
+        now += 500
+    for part in first.tables[LEFT].freeze().parts():
+        await second.restore(LEFT, part)
+    assert second.state_rows == 2
+    now += 300
+    rows = batch_of(schema_of(RIGHT, counted), [(1, 6, *one, 0), (2, 6, *one, 0)])
+    met = [*rows_of(await second.process((rows,))), *rows_of(await second.flush())]
+    assert [row[:4] for row in met] == [(2, 5, 2, 6)]
+
+
+async def test_what_event_times_bound_is_kept_by_event_time_alone(planner: SharedPlanner) -> None:
+    now = 1_700_000_000_000_000
+    join, output = join_of(JoinKind.INNER, False, False, retention_us=1000)
+    operator = await opened(by_the_clock(join), schema_of(LEFT, False), output, planner, clock=lambda: now)
+    await operator.process((batch_of(schema_of(LEFT, False), [(1, 5, 0)]),))
+    now += 10**9
+    assert len(await operator.process((batch_of(schema_of(RIGHT, False), [(1, 6, 0)]),))) == 1
+    await operator.advance(5000)
+    assert operator.state_rows == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.common.program import StageQuery, UpdatingAggregate
+from penstock.common.program import StageQuery, TtlTime, UpdatingAggregate
 from penstock.worker.operators.base import END_OF_TIME
 from penstock.worker.operators.testing import SharedPlanner, batch_of, opened, rows_of
 
@@ -156,3 +156,68 @@ async def test_without_a_time_to_live_keys_are_kept(planner: SharedPlanner) -> N
     await operator.flush()
     await operator.advance(10**15)
     assert operator.state_rows == 1
+
+
+class Time:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def by_the_clock(kind: UpdatingAggregate) -> UpdatingAggregate:
+    return UpdatingAggregate(kind.merge, kind.final, 1, TtlTime.PROCESSING)
+
+
+@pytest.mark.parametrize(("kind", "schema"), [(SUM, SUMS), (GREATEST, VALUES)])
+async def test_by_the_clock_keys_are_forgotten_whatever_their_event_times(
+    planner: SharedPlanner, kind: UpdatingAggregate, schema: pa.Schema
+) -> None:
+    clock, middle = Time(), [1] * (len(schema) - 2)
+    operator = await opened(by_the_clock(kind), schema, SUM_CHANGES, planner, clock=clock)
+    await operator.process((batch_of(schema, [("a", *middle, 10**15)]),))
+    await operator.flush()
+    clock.now += 900
+    await operator.advance(10**16)
+    await operator.process((batch_of(schema, [("b", *middle, 0)]),))
+    await operator.flush()
+    assert operator.state_rows == 2
+    clock.now += 500
+    await operator.advance(10**16)
+    assert operator.state_rows == 1
+    clock.now += 1100
+    await operator.process((batch_of(schema, [("b", *middle, 0)]),))
+    assert rows_of(await operator.flush()) == [("b", 1, 1, 0)]
+
+
+async def test_a_touched_key_is_not_forgotten_by_the_clock(planner: SharedPlanner) -> None:
+    clock = Time()
+    operator = await opened(by_the_clock(SUM), SUMS, SUM_CHANGES, planner, clock=clock)
+    for _ in range(5):
+        await operator.process((batch_of(SUMS, [("a", 1, 0)]),))
+        changes = rows_of(await operator.flush())
+        clock.now += 800
+    assert changes[-1] == ("a", 5, 1, 0)
+
+
+@pytest.mark.parametrize(("stood_still_us", "kept"), [(0, 1), (500, 0), (-150, 2)])
+async def test_ages_by_the_clock_go_on_where_state_is_restored(
+    planner: SharedPlanner, stood_still_us: int, kept: int
+) -> None:
+    clock = Time()
+    kind = by_the_clock(SUM)
+    first, second = [await opened(kind, SUMS, SUM_CHANGES, planner, clock=clock) for _ in range(2)]
+    first.tables["groups"].begin()
+    for key in ("b", "a"):
+        await first.process((batch_of(SUMS, [(key, 1, 0)]),))
+        await first.flush()
+        clock.now += 450
+    clock.now += stood_still_us
+    for rows in first.tables["groups"].freeze().parts():
+        await second.restore("groups", rows)
+    clock.now += 200  # the next look for what is too old
+    await second.advance(0)
+    assert second.state_rows == kept

@@ -159,6 +159,13 @@ class SessionWindowAggregate:
     final: StageQuery
 
 
+class TtlTime(Enum):
+    """By which time keys and rows that nothing touches grow old."""
+
+    EVENT = proto.TTL_TIME_EVENT
+    PROCESSING = proto.TTL_TIME_PROCESSING  # the worker's clock
+
+
 @dataclass(frozen=True, slots=True)
 class UpdatingAggregate:
     """Keyed state whose results are changes: what `final` was of a key's rows is replaced by what it is now."""
@@ -168,6 +175,7 @@ class UpdatingAggregate:
     final: StageQuery
     ttl_ms: int = 0
     """Keys that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
+    ttl_time: TtlTime = field(default=TtlTime.EVENT, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +230,7 @@ class Join:
     kind: JoinKind
     ttl_ms: int = 0
     """Rows that nothing has touched for so long are forgotten; 0: as the worker's settings say."""
+    ttl_time: TtlTime = TtlTime.EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +350,7 @@ class ProgramSettings:
     checkpoint_interval_ms: int = 0
     updating_ttl_ms: int = 0
     allowed_lateness_ms: int = 0
+    updating_ttl_time: TtlTime = TtlTime.EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +434,7 @@ def program_to_proto(program: Program) -> proto.Program:
             checkpoint_interval_ms=settings.checkpoint_interval_ms,
             updating_ttl_ms=settings.updating_ttl_ms,
             allowed_lateness_ms=settings.allowed_lateness_ms,
+            updating_ttl_time=settings.updating_ttl_time.value,
         ),
         functions=map(function_to_proto, program.functions),
     )
@@ -451,6 +462,7 @@ def program_from_proto(message: proto.Program) -> Program:
             settings.checkpoint_interval_ms,
             settings.updating_ttl_ms,
             settings.allowed_lateness_ms,
+            TtlTime(settings.updating_ttl_time),
         ),
         functions=tuple(map(function_from_proto, message.functions)),
     )
@@ -525,9 +537,14 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             message.session_window.CopyFrom(
                 proto.SessionWindowAggregate(gap_us=gap_us, merge=_query_to_proto(merge), final=_query_to_proto(final))
             )
-        case UpdatingAggregate(merge, final, ttl_ms):
+        case UpdatingAggregate(merge, final, ttl_ms, ttl_time):
             message.updating.CopyFrom(
-                proto.UpdatingAggregate(merge=_query_to_proto(merge), final=_query_to_proto(final), ttl_ms=ttl_ms)
+                proto.UpdatingAggregate(
+                    merge=_query_to_proto(merge),
+                    final=_query_to_proto(final),
+                    ttl_ms=ttl_ms,
+                    ttl_time=ttl_time.value,
+                )
             )
         case WindowFunction(sql):
             message.window_function.CopyFrom(proto.WindowFunction(sql=sql))
@@ -535,10 +552,15 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
             message.instant_join.CopyFrom(
                 proto.InstantJoin(left=_schema_to_bytes(left), right=_schema_to_bytes(right), sql=sql)
             )
-        case Join(left, right, sql, kind, ttl_ms):
+        case Join(left, right, sql, kind, ttl_ms, ttl_time):
             message.join.CopyFrom(
                 proto.Join(
-                    left=_side_to_proto(left), right=_side_to_proto(right), sql=sql, kind=kind.value, ttl_ms=ttl_ms
+                    left=_side_to_proto(left),
+                    right=_side_to_proto(right),
+                    sql=sql,
+                    kind=kind.value,
+                    ttl_ms=ttl_ms,
+                    ttl_time=ttl_time.value,
                 )
             )
         case TemporalJoin(left, right, versions, sql, ttl_ms):
@@ -637,7 +659,8 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
         case "session_window":
             return SessionWindowAggregate(message.session_window.gap_us, *_merge_and_final(message.session_window))
         case "updating":
-            return UpdatingAggregate(*_merge_and_final(message.updating), message.updating.ttl_ms)
+            updating = message.updating
+            return UpdatingAggregate(*_merge_and_final(updating), updating.ttl_ms, TtlTime(updating.ttl_time))
         case "window_function":
             return WindowFunction(message.window_function.sql)
         case "instant_join":
@@ -646,7 +669,7 @@ def _kind_from_proto(message: proto.Operator) -> OperatorKind:
         case "join":
             join = message.join
             sides = _side_from_proto(join.left), _side_from_proto(join.right)
-            return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms)
+            return Join(*sides, join.sql, JoinKind(join.kind), join.ttl_ms, TtlTime(join.ttl_time))
         case "temporal_join":
             temporal = message.temporal_join
             schemas = _schema_of(temporal.left), _schema_of(temporal.right)

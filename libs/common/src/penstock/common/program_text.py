@@ -30,6 +30,7 @@ from penstock.common.program import (
     SlidingWindowAggregate,
     StageQuery,
     TemporalJoin,
+    TtlTime,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -61,10 +62,17 @@ def mermaid(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _ttl_text(ttl_ms: int, time: TtlTime) -> str:
+    ttl = f", ttl {ttl_ms} ms" if ttl_ms else ""
+    return ttl if time is TtlTime.EVENT else f"{ttl or ', ttl'} by {time.name.lower()} time"
+
+
 def _settings_lines(settings: ProgramSettings) -> Iterator[str]:
     for name in ("parallelism", "checkpoint_interval_ms", "updating_ttl_ms", "allowed_lateness_ms"):
         if value := getattr(settings, name):
             yield f"set {name} = {value}"
+    if settings.updating_ttl_time is not TtlTime.EVENT:
+        yield f"set updating_ttl_time = {settings.updating_ttl_time.name.lower()}"
 
 
 def _function_text(function: Function) -> str:
@@ -108,8 +116,8 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
         case SessionWindowAggregate(gap_us, merge, final):
             yield f"session window {operator.key}: gap {gap_us} us"
             yield from _stage_lines(merge, final)
-        case UpdatingAggregate(merge, final, ttl_ms):
-            yield f"updating {operator.key}: {operator.description}{f', ttl {ttl_ms} ms' if ttl_ms else ''}"
+        case UpdatingAggregate(merge, final, ttl_ms, ttl_time):
+            yield f"updating {operator.key}: {operator.description}{_ttl_text(ttl_ms, ttl_time)}"
             yield from _stage_lines(merge, final)
         case WindowFunction(sql):
             yield f"window function {operator.key}: {operator.description}"
@@ -119,9 +127,8 @@ def _operator_lines(operator: Operator) -> Iterator[str]:
             yield f"  left {_schema_text(left)}"
             yield f"  right {_schema_text(right)}"
             yield f"  {sql}"
-        case Join(left, right, sql, kind, ttl_ms):
-            ttl = f", ttl {ttl_ms} ms" if ttl_ms else ""
-            yield f"{kind.name.lower()} join {operator.key}: {operator.description}{ttl}"
+        case Join(left, right, sql, kind, ttl_ms, ttl_time):
+            yield f"{kind.name.lower()} join {operator.key}: {operator.description}{_ttl_text(ttl_ms, ttl_time)}"
             yield from _side_lines("left", left)
             yield from _side_lines("right", right)
             yield f"  {sql}"

@@ -156,7 +156,7 @@ class Aggregates(Planning):
         )
         final, output = await self._final(grouping, aggregation, groups, column(TIMESTAMP_COLUMN))
         merge = StageQuery("", aggregation, Stage.MERGE, hashed(keys))
-        kind = UpdatingAggregate(merge, final, self.settings().updating_ttl_ms)
+        kind = UpdatingAggregate(merge, final, *self.ttl)
         return self.steps.stateful(kind, partial, keys, with_op(output), described(grouping))
 
     async def _over_changes(self, rows: Relation, grouped: Grouped) -> Relation:
@@ -185,7 +185,7 @@ class Aggregates(Planning):
         result = nested(_result_query(grouping, column(TIMESTAMP_COLUMN)), aggregate)
         output = await self.analyst.schema_of(result, inputs_of(schema))
         merge = StageQuery(spark_sql(kept_rows([*keys, *arguments], keys)))
-        kind = UpdatingAggregate(merge, StageQuery(spark_sql(result)), self.settings().updating_ttl_ms)
+        kind = UpdatingAggregate(merge, StageQuery(spark_sql(result)), *self.ttl)
         return self.steps.stateful(kind, changes, keys, with_op(output), described(grouping))
 
     # Both -------------------------------------------------------------------------------------------------------------

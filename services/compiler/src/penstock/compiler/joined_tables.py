@@ -13,6 +13,7 @@ from penstock.common.program import JoinKind
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.functions import call
 from penstock.compiler.joins import JoinClause, Joins, Operand, TableJoin, conjuncts
+from penstock.compiler.lookups import Lookups
 from penstock.compiler.names import FromTable, Names, implied_name
 from penstock.compiler.positions import Text, extent
 from penstock.compiler.relations import Relation, column, identifier
@@ -20,6 +21,7 @@ from penstock.compiler.rewrite import to_spark
 from penstock.compiler.subqueries import Subqueries, has_subqueries
 from penstock.compiler.tables import SelectSource, is_unnest, unnest_of_join
 from penstock.compiler.temporal_joins import TemporalJoins
+from penstock.compiler.unnests import Unnests
 
 _CLAUSES: Final = ("where", "group", "having")
 _KINDS: Final = {
@@ -54,6 +56,8 @@ class JoinedTables:
 
     joins: Joins
     temporal_joins: TemporalJoins
+    lookups: Lookups
+    unnests: Unnests
     text: Text
     table: Callable[[exp.Expr], Awaitable[FromTable]]
     query: Callable[[exp.Expr], Awaitable[Relation]]
@@ -64,37 +68,47 @@ class JoinedTables:
         first = await self.table(select.args["from_"].this)
         names = Names((first,))
         joined: list[TableJoin] = []
-        laterals: list[exp.Lateral] = []
         for join in select.args.get("joins") or ():
-            if is_unnest(join.this):
-                laterals.append(unnest_of_join(join, self.text))
-                continue
-            version = join.this.args.get("version")
-            table = await self.table(join.this if version is None else _without_version(join.this))
-            as_of = None if version is None else self._moment(version, names, join)
+            table = await self._table(join, names)
+            as_of = self._moment(join, names)
             names = names.with_table(table, join.this, self.text)
             names, clause = self._clause(names, table, join)
+            names = names.after(clause.kind)
             joined.append(TableJoin(table, replace(clause, as_of=as_of)))
         inner = Subqueries(names, self.text, self.table, self.query, self.is_grouped)
         select = await inner.taken_out(select)
         joined += inner.found
         names = names.with_hidden(*(join.table for join in inner.found))
-        select = self._plain(select, names)
-        laterals = [_resolved_lateral(lateral, names, self.text) for lateral in laterals]
-        return await self._read(select, first, joined, laterals)
+        return await self._read(self._plain(select, names), first, joined)
+
+    async def _table(self, join: exp.Join, names: Names) -> FromTable:
+        """A table that is joined with those of some names."""
+        if is_unnest(join.this):
+            return await self.unnests.table(unnest_of_join(join, self.text), names)
+        table = await self.table(_without_version(join.this))
+        if table.looked_up is not None:
+            self.lookups.check(join, table.looked_up)
+        return table
 
     async def _read(
-        self, select: exp.Select, first: FromTable, joined: Sequence[TableJoin], laterals: Sequence[exp.Lateral]
+        self, select: exp.Select, first: FromTable, joined: Sequence[TableJoin]
     ) -> tuple[exp.Select, SelectSource]:
         select, joined = _with_conditions(select, first, joined)
-        used = frozenset(_used([select, *laterals], joined))
+        used = frozenset(_used(select, joined))
         operand, *others = self._operands(select, first, joined, used)
         for place, (right, join) in enumerate(zip(others, joined, strict=True), start=1):
-            later = frozenset(_used([select, *laterals], joined[place:]))
-            planning = self.joins if join.clause.as_of is None else self.temporal_joins
-            relation = await planning.relation(operand, right, join.clause, later)
-            operand = Operand.of_joined(relation)
-        return select, SelectSource(operand.relation, None, tuple(laterals))
+            later = frozenset(_used(select, joined[place:]))
+            operand = Operand.of_joined(await self._step(operand, right, join, later))
+        return select, SelectSource(operand.relation, None, ())
+
+    async def _step(self, rows: Operand, right: Operand, join: TableJoin, used: frozenset[str]) -> Relation:
+        """What was joined so far, with one more table."""
+        if join.table.looked_up is not None:
+            return await self.lookups.relation(rows, join)
+        if join.table.unnested is not None:
+            return await self.unnests.relation(rows, join.table.name, join.table.unnested)
+        planning = self.joins if join.clause.as_of is None else self.temporal_joins
+        return await planning.relation(rows, right, join.clause, used)
 
     def _operands(
         self, select: exp.Select, first: FromTable, joined: Sequence[TableJoin], used: frozenset[str]
@@ -108,14 +122,17 @@ class JoinedTables:
         for place, table in enumerate((first, *(join.table for join in joined))):
             stays = all(kind in _LEFT_STAYS for kind in kinds[place:])
             stays &= not place or kinds[place - 1] in (JoinKind.INNER, JoinKind.RIGHT)
+            stays &= table.is_read
             stays &= table.name not in versioned  # a version that is left out ends the one before it all the same
             own = [part for part in parts if stays and _tables_of(part) == {table.name} and _is_plain(part)]
             parts = [part for part in parts if part not in own]
             select.set("where", exp.Where(this=exp.and_(*parts, copy=False)) if parts else None)
             yield replace(Operand.of_table(table, used), where=tuple(to_spark(part, self.text) for part in own))
 
-    def _moment(self, version: exp.Version, names: Names, join: exp.Join) -> exp.Expr:
-        """The time that FOR SYSTEM_TIME AS OF names, a column of the tables before."""
+    def _moment(self, join: exp.Join, names: Names) -> exp.Expr | None:
+        """The time that FOR SYSTEM_TIME AS OF names, a column of the tables before; None where it is not said."""
+        if (version := join.this.args.get("version")) is None:
+            return None
         if version.name != "TIMESTAMP" or version.args.get("kind") != "AS OF":
             hint = "write FOR SYSTEM_TIME AS OF and the event time of the rows before"
             raise refusal("unsupported", "versions are asked for as of a time", self.text.span(join.this, join), hint)
@@ -136,7 +153,7 @@ class JoinedTables:
         if using := join.args.get("using"):
             return self._using(names, table, kind, using, join)
         condition = join.args.get("on")
-        if condition is None:
+        if condition is None or table.unnested is not None:
             return names, JoinClause(kind, (), join)
         resolved = names.resolved(condition, self.text)
         return names, JoinClause(kind, tuple(conjuncts(resolved)), join)
@@ -173,6 +190,8 @@ class JoinedTables:
         for part in _CLAUSES:
             if (found := plain.args.get(part)) is not None:
                 plain.set(part, names.resolved(found, self.text))
+        if windows := plain.args.get("windows"):
+            plain.set("windows", [names.resolved(found, self.text) for found in windows])
         return plain
 
 
@@ -181,12 +200,6 @@ def _resolved_item(item: exp.Expr, names: Names, text: Text) -> exp.Expr:
     resolved = names.resolved(item, text)
     name = implied_name(item) if isinstance(item, exp.Column | exp.Dot) else None
     return resolved if name is None else exp.Alias(this=resolved, alias=identifier(name))
-
-
-def _resolved_lateral(lateral: exp.Lateral, names: Names, text: Text) -> exp.Lateral:
-    copy = lateral.copy()
-    copy.set("this", names.resolved(lateral.this, text))
-    return copy
 
 
 def _with_conditions(
@@ -198,7 +211,7 @@ def _with_conditions(
     seen, result = {first.name}, []
     for join in joined:
         seen.add(join.table.name)
-        if not join.clause.conditions and join.clause.kind is JoinKind.INNER:
+        if not join.clause.conditions and join.clause.kind is JoinKind.INNER and join.table.unnested is None:
             here = [part for part in left if _tables_of(part) <= seen and join.table.name in _tables_of(part)]
             left = [part for part in left if part not in here]
             join = replace(join, clause=replace(join.clause, conditions=tuple(here)))
@@ -217,14 +230,17 @@ def _tables_of(tree: exp.Expr) -> set[str]:
 
 
 def _without_version(table: exp.Expr) -> exp.Expr:
+    if table.args.get("version") is None:
+        return table
     plain = table.copy()
     plain.set("version", None)
     return plain
 
 
-def _used(trees: Sequence[exp.Expr], joined: Sequence[TableJoin]) -> Iterator[str]:
+def _used(select: exp.Select, joined: Sequence[TableJoin]) -> Iterator[str]:
     """The names of all columns that somebody reads, and perhaps a few more."""
     moments = [join.clause.as_of for join in joined if join.clause.as_of is not None]
-    for tree in [*trees, *moments, *(part for join in joined for part in join.clause.conditions)]:
+    arrays = [join.table.unnested for join in joined if join.table.unnested is not None]
+    for tree in [select, *moments, *arrays, *(part for join in joined for part in join.clause.conditions)]:
         for found in tree.find_all(exp.Column):
             yield found.parts[0].name

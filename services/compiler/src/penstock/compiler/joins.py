@@ -220,7 +220,7 @@ class Joins(Planning):
         # What is taken back must find what it was joined with, however old that is.
         times = (0, 0) if bounds is None or changes else bounds.retention_us(clause.kind)
         kept = [_kept(side, joined.names, time) for side, time in zip((left, right), times, strict=True)]
-        kind = Join(kept[0], kept[1], joined.sql, clause.kind, self.settings().updating_ttl_ms)
+        kind = Join(kept[0], kept[1], joined.sql, clause.kind, *self.ttl)
         if changes or clause.kind not in (JoinKind.INNER, JoinKind.SEMI):
             joined = replace(joined, output=with_op(joined.output))
         described = f"{clause.kind.name.lower()} join"

@@ -10,9 +10,11 @@ import pyarrow as pa
 from pyarrow import types as arrow
 from sqlglot import exp
 
+from penstock.common.program import JoinKind
+from penstock.compiler.catalog import ConnectorTable
 from penstock.compiler.diagnostics import did_you_mean, refusal
 from penstock.compiler.functions import WRITTEN
-from penstock.compiler.positions import Text
+from penstock.compiler.positions import Text, extent
 from penstock.compiler.relations import Relation, column, identifier
 from penstock.connectors.base import TIMESTAMP_COLUMN
 
@@ -23,6 +25,15 @@ class FromTable:
 
     name: str
     relation: Relation
+    looked_up: ConnectorTable | None = None
+    """The lookup table that it is: the relation is then only what its columns are."""
+    unnested: exp.Lateral | None = None
+    """The array whose elements it is, of the tables before it; likewise."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it has rows of its own, whatever it is joined with."""
+        return self.looked_up is None and self.unnested is None
 
     @property
     def columns(self) -> Mapping[str, pa.Field]:
@@ -31,6 +42,11 @@ class FromTable:
     def spelled(self, name: str) -> str:
         """What one of its columns is called where the tables are joined."""
         return f"{self.name}.{name}"
+
+    def padded(self) -> FromTable:
+        """The same where its rows may be missing."""
+        fields = [found.with_nullable(True) for found in self.relation.columns]
+        return replace(self, relation=replace(self.relation, schema=pa.schema([*fields, *self.relation.hidden])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +64,15 @@ class Names:
             hint = "give one of them another name with AS"
             raise refusal("duplicate", f"{table.name} is twice in FROM", text.span(span_of), hint)
         return replace(self, tables=(*self.tables, table))
+
+    def after(self, kind: JoinKind) -> Names:
+        """These when the last one is joined: rows of a side that such a join may miss are padded with NULLs."""
+        *before, last = self.tables
+        if kind in (JoinKind.LEFT, JoinKind.FULL):
+            last = last.padded()
+        if kind in (JoinKind.RIGHT, JoinKind.FULL):
+            before = [table.padded() for table in before]
+        return replace(self, tables=(*before, last))
 
     def with_hidden(self, *tables: FromTable) -> Names:
         """These and some that are found by qualified names only."""
@@ -73,9 +98,11 @@ class Names:
     def expanded(self, item: exp.Expr, text: Text) -> Iterator[exp.Expr]:
         """An item of a SELECT list, with a star as the columns that it stands for, each under its own name."""
         if isinstance(item, exp.Star):
-            yield from _starred(item, [*self._merged_columns(), *self._all_columns()], text)
+            starred = _starred(item, [*self._merged_columns(), *self._all_columns()], text)
+            yield from (_placed(found, item) for found in starred)
         elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-            yield from _starred(item.this, list(self._qualified(item, text)), text)
+            starred = _starred(item.this, list(self._qualified(item, text)), text)
+            yield from (_placed(found, item) for found in starred)
         else:
             yield item
 
@@ -134,14 +161,24 @@ class Names:
 
 
 def _has(table: FromTable, name: str) -> bool:
-    return name in table.columns or name == TIMESTAMP_COLUMN
+    return name in table.columns or (name == TIMESTAMP_COLUMN and name in table.relation.schema.names)
 
 
 def _renamed(found: exp.Column, name: str, rest: Sequence[exp.Expr]) -> exp.Column:
     """The same node, which knows its place, under another name; what is left of its parts are fields of a struct."""
+    place = extent(found)
     parts = [identifier(name), *(identifier(part.name) for part in rest)]
     for key, part in zip(("this", "table", "db", "catalog"), [*reversed(parts), None, None, None, None], strict=False):
         found.set(key, part)
+    if place is not None:
+        found.meta.update(start=place[0], end=place[1])
+    return found
+
+
+def _placed(found: exp.Expr, item: exp.Expr) -> exp.Expr:
+    """A column that a star stands for, at the place of the star."""
+    if "start" not in found.meta and (place := extent(item)) is not None:
+        found.meta.update(start=place[0], end=place[1])
     return found
 
 
@@ -152,12 +189,13 @@ def _is_inside_query(found: exp.Expr, root: exp.Expr) -> bool:
 
 def _starred(star: exp.Star, columns: list[exp.Expr], text: Text) -> Iterator[exp.Expr]:
     left_out = {found.name for found in star.args.get("except_") or ()}
+    replaced = {found.alias: found for found in star.args.get("replace") or ()}
     known = {found.alias for found in columns}
-    if star.args.get("replace") or star.args.get("rename"):
-        raise refusal("unsupported", "a star over a join takes EXCLUDE only", text.span(star))
-    for name in sorted(left_out - known):
+    if star.args.get("rename"):
+        raise refusal("unsupported", "RENAME is not supported", text.span(star))
+    for name in sorted((left_out | replaced.keys()) - known):
         raise refusal("unknown_column", f"unknown column {name}", text.span(star), did_you_mean(name, known))
-    yield from (found for found in columns if found.alias not in left_out)
+    yield from (replaced.get(found.alias, found) for found in columns if found.alias not in left_out)
 
 
 def implied_name(value: exp.Expr) -> str | None:

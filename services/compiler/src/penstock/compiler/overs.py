@@ -151,7 +151,7 @@ class Overs(Planning):
         result = nested(query, spread([*own, TIMESTAMP_COLUMN]))
         output = await self.analyst.schema_of(result, inputs_of(schema))
         merge, final = StageQuery(spark_sql(kept)), StageQuery(spark_sql(result))
-        kind = UpdatingAggregate(merge, final, self.settings().updating_ttl_ms)
+        kind = UpdatingAggregate(merge, final, *self.ttl)
         return self.steps.stateful(kind, changes, tuple(names), with_op(output), _described(ranked))
 
 

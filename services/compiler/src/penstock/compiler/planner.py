@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import pyarrow as pa
 from sqlglot import exp
 
-from penstock.common.program import ProgramSettings
+from penstock.common.program import ProgramSettings, TtlTime
 from penstock.compiler.analysis import Analyst
 from penstock.compiler.catalog import (
     ConnectorTable,
@@ -37,7 +37,8 @@ from penstock.spark import FunctionKind
 _PREVIEW: Final = "preview"
 _MAX_PARALLELISM: Final = 1024
 _DURATIONS: Final = ("checkpoint_interval", "updating_ttl", "allowed_lateness")
-_SETTINGS: Final = ("parallelism", *_DURATIONS)
+_TTL_TIMES: Final = {time.name.lower(): time for time in TtlTime}
+_SETTINGS: Final = ("parallelism", *_DURATIONS, "updating_ttl_time")
 
 
 class Planner:
@@ -345,13 +346,23 @@ class Planner:
             hint = did_you_mean(name, _SETTINGS) or f"the settings are {listed(_SETTINGS)}"
             raise refusal("unknown_setting", f"there is no setting {name}", statement.name.span, hint)
         if name in _DURATIONS:
-            found = milliseconds(value, statement.value_span, f"setting {name}")
-            self._settings = replace(self._settings, **{f"{name}_ms": found})
+            found: dict[str, Any] = {f"{name}_ms": milliseconds(value, statement.value_span, f"setting {name}")}
+            self._settings = replace(self._settings, **found)
+            return
+        if name == "updating_ttl_time":
+            self._settings = replace(self._settings, updating_ttl_time=self._ttl_time(statement))
             return
         if not value.isdecimal() or not 1 <= int(value[:9]) <= _MAX_PARALLELISM:
             message = f"setting {name}: {value!r} is not a number from 1 to {_MAX_PARALLELISM}"
             raise refusal("invalid_option", message, statement.value_span)
         self._settings = replace(self._settings, parallelism=int(value))
+
+    def _ttl_time(self, statement: Set) -> TtlTime:
+        value = statement.value.lower()
+        if value not in _TTL_TIMES:
+            message = f"setting updating_ttl_time: {statement.value!r} is neither 'event' nor 'processing'"
+            raise refusal("invalid_option", message, statement.value_span, did_you_mean(value, _TTL_TIMES))
+        return _TTL_TIMES[value]
 
     def _warn_of_unused(self) -> None:
         for name, place in self._names.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.common.program import ProgramSettings
+from penstock.common.program import ProgramSettings, TtlTime
 from penstock.compiler.analysis import Analyst
 from penstock.compiler.positions import Text
 from penstock.compiler.relations import Steps
@@ -19,3 +19,9 @@ class Planning:
     steps: Steps
     text: Text
     settings: Callable[[], ProgramSettings]
+
+    @property
+    def ttl(self) -> tuple[int, TtlTime]:
+        """How long what nothing touches is kept, and by which time."""
+        settings = self.settings()
+        return settings.updating_ttl_ms, settings.updating_ttl_time

@@ -20,7 +20,7 @@ from penstock.compiler.diagnostics import Known, Problems, refusal
 from penstock.compiler.grouping import WINDOW_MARK, Grouping, Named, distinct, group, is_grouped, with_window
 from penstock.compiler.joined_tables import JoinedTables, has_joins
 from penstock.compiler.joins import Joins
-from penstock.compiler.lookups import Joined, Lookups
+from penstock.compiler.lookups import Lookups, columns_of
 from penstock.compiler.names import FromTable, implied_name
 from penstock.compiler.overs import Overs, Ranked, has_over, windows_of, with_named_windows
 from penstock.compiler.positions import Text
@@ -43,12 +43,15 @@ from penstock.compiler.tables import SelectSource, select_source
 from penstock.compiler.temporal_joins import TemporalJoins
 from penstock.compiler.types import JSON_METADATA, is_json, is_unitable, spark_sql_cast, user_name
 from penstock.compiler.udfs import BuiltUdf
+from penstock.compiler.unnests import Unnests
 from penstock.compiler.versions import Selection, renamed_versions
 from penstock.compiler.window_tables import WindowTables
 from penstock.compiler.windows import is_window
 from penstock.spark import FunctionKind
 
 _LONGEST_DESCRIPTION: Final = 60
+_FIRST: Final = "_first"
+"""A query in FROM that has no name, where others are joined with it."""
 
 Lookup = Callable[[exp.Table], Awaitable[Relation]]
 
@@ -173,24 +176,12 @@ class Queries:
         return await self._distinct(select, relation) if select.args.get("distinct") else relation
 
     async def _read(self, select: exp.Select, scope: Scope) -> tuple[exp.Select, SelectSource]:
-        """What a SELECT reads. Beside lookup tables, the SELECT has other names for its columns."""
-        joins = select.args.get("joins") or []
-        tables = [self._lookup_of(join.this, scope) for join in joins]
-        lookups = [Joined(join, table) for join, table in zip(joins, tables, strict=True) if table is not None]
-        if not lookups and has_joins(select):
-            for condition in filter(None, (join.args.get("on") for join in joins)):
-                check_expressions(condition, Clause.ON, self.kinds, self.text)
-            return await self._joined_tables(scope).read(select)
-        if not lookups:
+        """What a SELECT reads. Beside other tables, the SELECT has other names for its columns."""
+        if not has_joins(select):
             return select, await self._source(select, scope)
-        plain = select.copy()
-        plain.set("joins", [join.copy() for join, table in zip(joins, tables, strict=True) if table is None])
-        if has_joins(plain):
-            message = f"{lookups[0].name} is looked up, which cannot be beside other joins"
-            hint = "put the other joins, or the lookup, into a query in FROM"
-            raise refusal("unsupported", message, self.text.span(lookups[0].join.this), hint)
-        planning = Lookups(self.analyst, self.steps, self.text, self.settings, self.kinds)
-        return await planning.applied(select, await self._source(plain, scope), lookups)
+        for condition in filter(None, (join.args.get("on") for join in select.args.get("joins") or ())):
+            check_expressions(condition, Clause.ON, self.kinds, self.text)
+        return await self._joined_tables(scope).read(select)
 
     def _lookup_of(self, table: exp.Expr, scope: Scope) -> ConnectorTable | None:
         is_named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and not table.args.get("db")
@@ -315,6 +306,8 @@ class Queries:
         return JoinedTables(
             self._joins,
             TemporalJoins(self.analyst, self.steps, self.text, self.settings),
+            Lookups(self.analyst, self.steps, self.text, self.settings),
+            Unnests(self.analyst, self.steps, self.text, self.settings),
             self.text,
             lambda table: self._from_table(table, scope),
             lambda query: self.relation(query, scope),
@@ -323,8 +316,13 @@ class Queries:
 
     async def _from_table(self, source: exp.Expr, scope: Scope) -> FromTable:
         """One of several tables in FROM, under its name."""
-        relation = await self._from(source, scope)
         name = source.alias or (source.name if isinstance(source, exp.Table) else "")
+        is_first = isinstance(source.parent, exp.From)
+        if not is_first and (table := self._lookup_of(source, scope)) is not None:
+            return FromTable(name, Relation((), columns_of(table)), looked_up=table)
+        relation = await self._from(source, scope)
+        if is_first:
+            return FromTable(name or _FIRST, relation)
         if not name:
             hint = "write (SELECT …) AS name"
             raise refusal("missing_name", "a query that is joined needs a name", self.text.span(source), hint)

@@ -26,6 +26,7 @@ from penstock.common.program import (
     SlidingWindowAggregate,
     StageQuery,
     TemporalJoin,
+    TtlTime,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -167,7 +168,7 @@ class Steps:
             UpdatingAggregate: "updating",
             WindowFunction: "over",
         }
-        identity = "\n".join([repr(_kept_by(kind)), *keys, *sorted(self._sources(inputs))])
+        identity = "\n".join([_identity_of(kind), *keys, *sorted(self._sources(inputs))])
         name = self._unused(OperatorKey(f"{names[type(kind)]}_{_digest(identity)}"))
         return self._relation(Step(name, description, kind, inputs, schema))
 
@@ -239,13 +240,22 @@ def _kept_by(kind: Stateful) -> Stateful:
             return kind
 
 
+def _identity_of(kind: Stateful) -> str:
+    """What an operator's state depends on; the time by which its keys grow old is part of that where it is the clock's,
+    since state dated by one time cannot be read by the other."""
+    if isinstance(kind, UpdatingAggregate) and kind.ttl_time is not TtlTime.EVENT:
+        return f"{kind!r} {kind.ttl_time.name}"
+    return repr(_kept_by(kind))
+
+
 def _identity(kind: Joining) -> str:
     """What the state of a join depends on."""
     match kind:
         case InstantJoin(left, right, _):
             return f"instant {left.names} {right.names}"
         case Join(left, right, sql, how):
-            return "\n".join([how.name, sql, *(f"{side.rows.names} {side.hashed}" for side in (left, right))])
+            aged = [] if kind.ttl_time is TtlTime.EVENT else [kind.ttl_time.name]
+            return "\n".join([how.name, sql, *(f"{side.rows.names} {side.hashed}" for side in (left, right)), *aged])
         case TemporalJoin(left, right, versions, _):
             return f"temporal {left.names} {right.names} {versions}"
         case _:

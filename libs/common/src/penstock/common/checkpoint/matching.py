@@ -26,6 +26,7 @@ from penstock.common.program import (
     SlidingWindowAggregate,
     StageQuery,
     TemporalJoin,
+    TtlTime,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -96,17 +97,24 @@ def _meaning(operator: Operator) -> tuple[object, ...]:
         case SessionWindowAggregate():
             return "session", kind.gap_us, _stage(kind.merge)
         case UpdatingAggregate():
-            return "updating", _stage(kind.merge), _given(operator, kind.final, remembered=True)
+            given = _given(operator, kind.final, remembered=True)
+            return "updating", _stage(kind.merge), given, *_aged(kind.ttl_time)
         case WindowFunction():
             return "window function", kind.sql
         case InstantJoin():
             return "instant join", _columns(kind.left), _columns(kind.right)
         case Join():
-            return "join", kind.kind.name, _kept(kind.left), _kept(kind.right), kind.sql, _columns(operator.output)
+            sides = _kept(kind.left), _kept(kind.right)
+            return "join", kind.kind.name, *sides, kind.sql, _columns(operator.output), *_aged(kind.ttl_time)
         case TemporalJoin():
             return "temporal join", _columns(kind.left), _columns(kind.right), kind.versions
         case _:
             assert_never(kind)
+
+
+def _aged(time: TtlTime) -> tuple[object, ...]:
+    """By which time rows are dated, where that is not their own."""
+    return () if time is TtlTime.EVENT else (time.name,)
 
 
 def _kept(side: JoinSide) -> tuple[object, ...]:

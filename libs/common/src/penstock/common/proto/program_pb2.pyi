@@ -59,6 +59,24 @@ FUNCTION_STYLE_ARROW: FunctionStyle.ValueType  # 2
 FUNCTION_STYLE_PANDAS: FunctionStyle.ValueType  # 3
 Global___FunctionStyle: _TypeAlias = FunctionStyle  # noqa: Y015
 
+class _TtlTime:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TtlTimeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TtlTime.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TTL_TIME_EVENT: _TtlTime.ValueType  # 0
+    TTL_TIME_PROCESSING: _TtlTime.ValueType  # 1
+    """the worker's clock"""
+
+class TtlTime(_TtlTime, metaclass=_TtlTimeEnumTypeWrapper):
+    """By which time keys and rows that nothing touches grow old."""
+
+TTL_TIME_EVENT: TtlTime.ValueType  # 0
+TTL_TIME_PROCESSING: TtlTime.ValueType  # 1
+"""the worker's clock"""
+Global___TtlTime: _TypeAlias = TtlTime  # noqa: Y015
+
 class _Stage:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -252,6 +270,7 @@ class ProgramSettings(_message.Message):
     CHECKPOINT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     UPDATING_TTL_MS_FIELD_NUMBER: _builtins.int
     ALLOWED_LATENESS_MS_FIELD_NUMBER: _builtins.int
+    UPDATING_TTL_TIME_FIELD_NUMBER: _builtins.int
     parallelism: _builtins.int
     """0: as the job says"""
     checkpoint_interval_ms: _builtins.int
@@ -259,6 +278,7 @@ class ProgramSettings(_message.Message):
     updating_ttl_ms: _builtins.int
     """0: as the worker's settings say"""
     allowed_lateness_ms: _builtins.int
+    updating_ttl_time: Global___TtlTime.ValueType
     def __init__(
         self,
         *,
@@ -266,10 +286,11 @@ class ProgramSettings(_message.Message):
         checkpoint_interval_ms: _builtins.int = ...,
         updating_ttl_ms: _builtins.int = ...,
         allowed_lateness_ms: _builtins.int = ...,
+        updating_ttl_time: Global___TtlTime.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_lateness_ms", b"allowed_lateness_ms", "checkpoint_interval_ms", b"checkpoint_interval_ms", "parallelism", b"parallelism", "updating_ttl_ms", b"updating_ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_lateness_ms", b"allowed_lateness_ms", "checkpoint_interval_ms", b"checkpoint_interval_ms", "parallelism", b"parallelism", "updating_ttl_ms", b"updating_ttl_ms", "updating_ttl_time", b"updating_ttl_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -740,8 +761,10 @@ class UpdatingAggregate(_message.Message):
     MERGE_FIELD_NUMBER: _builtins.int
     FINAL_FIELD_NUMBER: _builtins.int
     TTL_MS_FIELD_NUMBER: _builtins.int
+    TTL_TIME_FIELD_NUMBER: _builtins.int
     ttl_ms: _builtins.int
     """0: as the worker's settings say"""
+    ttl_time: Global___TtlTime.ValueType
     @_builtins.property
     def merge(self) -> Global___StageQuery:
         """the rows kept for a key from those so far and new ones, with the keys' hash `_hash`"""
@@ -754,10 +777,11 @@ class UpdatingAggregate(_message.Message):
         merge: Global___StageQuery | None = ...,
         final: Global___StageQuery | None = ...,
         ttl_ms: _builtins.int = ...,
+        ttl_time: Global___TtlTime.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["final", b"final", "merge", b"merge", "ttl_ms", b"ttl_ms", "ttl_time", b"ttl_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -856,11 +880,13 @@ class Join(_message.Message):
     SQL_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     TTL_MS_FIELD_NUMBER: _builtins.int
+    TTL_TIME_FIELD_NUMBER: _builtins.int
     sql: _builtins.str
     """over `left` and `right`"""
     kind: Global___JoinKind.ValueType
     ttl_ms: _builtins.int
     """0: as the worker's settings say"""
+    ttl_time: Global___TtlTime.ValueType
     @_builtins.property
     def left(self) -> Global___JoinSide: ...
     @_builtins.property
@@ -873,10 +899,11 @@ class Join(_message.Message):
         sql: _builtins.str = ...,
         kind: Global___JoinKind.ValueType = ...,
         ttl_ms: _builtins.int = ...,
+        ttl_time: Global___TtlTime.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "right", b"right"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "left", b"left", "right", b"right", "sql", b"sql", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "left", b"left", "right", b"right", "sql", b"sql", "ttl_ms", b"ttl_ms", "ttl_time", b"ttl_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.program import COUNT_COLUMN, LEFT, RIGHT, JoinKind
-from penstock.connectors.base import TIMESTAMP_COLUMN
+from penstock.connectors.base import TIMESTAMP_COLUMN, TIMESTAMP_TYPE
 from penstock.worker.batches import Batches
 from penstock.worker.operators.base import END_OF_TIME
 from penstock.worker.operators.difference import difference
@@ -26,6 +26,7 @@ from penstock.worker.state.batches import empty, joined
 from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.state.index import Int64s
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
+from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.log import KeyedLog
 from penstock.worker.state.slabs import row_hashes
 from penstock.worker.state.tables import ExpiringTimeKey, StateTable
@@ -36,6 +37,8 @@ _ALONE: Final = {
     RIGHT: frozenset({JoinKind.INNER, JoinKind.RIGHT}),
 }
 """The joins whose results for the other side's rows do not depend on this side's."""
+_CAME: Final = pa.field("_came", TIMESTAMP_TYPE, nullable=False)
+"""When a row came by the clock, which is kept beside it."""
 # What waits for a flush, and so the memory that one takes, has this bound: beyond it there is one ahead of its time.
 _MOST_PENDING_BYTES: Final = 8 << 20
 
@@ -60,8 +63,8 @@ class Side(Protocol):
         """Rows have come, or were taken back."""
         ...
 
-    def expire(self, watermark: int) -> None:
-        """Forgets what is too old."""
+    def expire(self, watermark: int | None) -> None:
+        """Forgets what is too old, by a watermark or by the clock."""
         ...
 
     def restore(self, rows: pa.Table) -> None:
@@ -70,13 +73,15 @@ class Side(Protocol):
 
 
 class RowsThatStay:
-    """Rows that are never taken back, each kept for some time from its own on."""
+    """Rows that are never taken back, each kept for some time from its own on, or from when it came by the clock."""
 
-    def __init__(self, hashed: Query, keeping_us: int, budget: Budget = UNLIMITED) -> None:
-        self._keeping_us = keeping_us
-        self._schema = hashed.output
-        self._log = KeyedLog(hashed.output, TIMESTAMP_COLUMN, budget)
-        self.table = ExpiringTimeKey(TIMESTAMP_COLUMN, budget)
+    def __init__(self, hashed: Query, lifetime: Lifetime, budget: Budget = UNLIMITED) -> None:
+        self._lifetime = lifetime
+        self._rows = hashed.output
+        self._schema = hashed.output if lifetime.clock is None else hashed.output.append(_CAME)
+        time_column = TIMESTAMP_COLUMN if lifetime.clock is None else _CAME.name
+        self._log = KeyedLog(self._schema, time_column, budget)
+        self.table = ExpiringTimeKey(time_column, budget)
 
     @property
     def rows(self) -> int:
@@ -87,16 +92,21 @@ class RowsThatStay:
         return self._log.nbytes
 
     def fetch(self, hashes: Int64s) -> pa.RecordBatch:
-        return self._log.fetch(hashes)
+        found = self._log.fetch(hashes)
+        return found if self._lifetime.clock is None else found.select(self._rows.names)
 
     async def change(self, rows: pa.RecordBatch) -> None:
+        if self._lifetime.clock is not None:
+            came = pa.repeat(pa.scalar(self._lifetime.clock(), pa.int64()), rows.num_rows).view(_CAME.type)
+            rows = pa.RecordBatch.from_arrays([*rows.columns, came], schema=self._schema)
         self._log.add(rows)
         self.table.add([rows])
 
-    def expire(self, watermark: int) -> None:
-        if self._keeping_us:
-            self._log.expire(watermark - self._keeping_us, self._keeping_us)
-            self.table.expire(watermark - self._keeping_us)
+    def expire(self, watermark: int | None) -> None:
+        keeping_us, moment = self._lifetime.us, self._lifetime.moment(watermark)
+        if keeping_us and moment is not None:
+            self._log.expire(moment - keeping_us, keeping_us)
+            self.table.expire(moment - keeping_us)
 
     def restore(self, rows: pa.Table) -> None:
         for batch in rows.select(self._schema.names).combine_chunks().to_batches():
@@ -106,9 +116,11 @@ class RowsThatStay:
 class RowsThatChange:
     """Rows that can be taken back, each once with how often it is there; a key is kept for some time after a change."""
 
-    def __init__(self, hashed: Query, keeping_us: int, budget: Budget = UNLIMITED) -> None:
+    def __init__(self, hashed: Query, lifetime: Lifetime, budget: Budget = UNLIMITED) -> None:
+        self._lifetime = lifetime
         self._merge = hashed
-        self._state = KeyedState(hashed.output, ttl_us=keeping_us, time_column=TIMESTAMP_COLUMN, budget=budget)
+        time_column = TIMESTAMP_COLUMN if lifetime.clock is None else None
+        self._state = KeyedState(hashed.output, ttl_us=lifetime.us, time_column=time_column, budget=budget)
 
     @property
     def rows(self) -> int:
@@ -131,10 +143,12 @@ class RowsThatChange:
         after = await self._merge.run([unhashed(before), unhashed(rows)]) if before.num_rows else rows
         self._state.replace(hashes, after)
 
-    def expire(self, watermark: int) -> None:
-        self._state.expire(watermark)
+    def expire(self, watermark: int | None) -> None:
+        if (moment := self._lifetime.moment(watermark)) is not None:
+            self._state.expire(moment)
 
     def restore(self, rows: pa.Table) -> None:
+        self.expire(None)  # what has been kept for a while is not as new
         loaded(self._state, rows, self._merge.output)
 
 
@@ -182,6 +196,7 @@ class Joins:
     async def flush(self) -> Batches:
         came = {side: await self._hashed[side].run(rows) for side, rows in self._pending.items()}
         self._pending = {LEFT: [], RIGHT: []}
+        self._expire(None)
         results = [await self._alone(side, rows) for side, rows in self._taken_alone(came).items() if rows.num_rows]
         if any(rows.num_rows for rows in came.values()):
             results.append(await self._together(came))
@@ -230,9 +245,12 @@ class Joins:
 
     async def advance(self, watermark: int) -> Batches:
         changes = await self.flush() if watermark == END_OF_TIME else ()
+        self._expire(watermark)
+        return changes
+
+    def _expire(self, watermark: int | None) -> None:
         for side in self._kept.values():
             side.expire(watermark)
-        return changes
 
     async def restore(self, name: str, rows: pa.Table) -> None:
         self._kept[name].restore(rows)

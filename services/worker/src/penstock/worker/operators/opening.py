@@ -18,6 +18,7 @@ from penstock.common.program import (
     SlidingWindowAggregate,
     StageQuery,
     TemporalJoin,
+    TtlTime,
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
@@ -36,6 +37,7 @@ from penstock.worker.operators.tumbling import TumblingWindows
 from penstock.worker.operators.updating import UpdatingAggregates
 from penstock.worker.operators.window_function import WindowFunctions
 from penstock.worker.state.budget import UNLIMITED, Budget
+from penstock.worker.state.lifetimes import Clock, Lifetime, SteadyClock, system_clock
 
 _HASH = pa.field(HASH_COLUMN, pa.int64())
 _LAST = pa.field(LAST_COLUMN, pa.bool_())
@@ -48,6 +50,7 @@ async def open_operator(
     *,
     updating_ttl_ms: int = 0,
     budget: Budget = UNLIMITED,
+    clock: Clock = system_clock,
 ) -> ChainOperator:
     """An operator for rows of a schema. `updating_ttl_ms` is for those that say no time to live; 0 is for ever."""
     if operator.output is None:
@@ -67,17 +70,17 @@ async def open_operator(
             case SessionWindowAggregate(gap_us, merge, final):
                 queries = await planning.plan(merge, rows, hashed), await planning.plan(final, rows, results)
                 return SessionWindows(gap_us, *queries, budget)
-            case UpdatingAggregate(merge, final, ttl_ms):
+            case UpdatingAggregate(merge, final, ttl_ms, ttl_time):
                 queries = await planning.plan(merge, rows, hashed), await planning.plan(final, rows, results)
-                return UpdatingAggregates((ttl_ms or updating_ttl_ms) * 1000, *queries, budget)
+                return UpdatingAggregates(_lifetime(ttl_ms or updating_ttl_ms, ttl_time, clock), *queries, budget)
             case WindowFunction(sql):
                 return WindowFunctions(await planning.plan(StageQuery(sql), rows, results), budget)
             case InstantJoin(left, right, sql):
                 sides = Sides(left, right)
                 return InstantJoins(sides, await planning.plan_join(sql, sides, results), budget)
             case Join() as join:
-                ttl_us = (join.ttl_ms or updating_ttl_ms) * 1000
-                return await _join(join, results, planning, ttl_us, OP_COLUMN in operator.output.names, budget)
+                lifetime = _lifetime(join.ttl_ms or updating_ttl_ms, join.ttl_time, clock)
+                return await _join(join, results, planning, lifetime, OP_COLUMN in operator.output.names, budget)
             case TemporalJoin(left, right, versions, sql, ttl_ms):
                 sides = Sides(left, right)
                 resolved = await planning.plan(StageQuery(versions), right, right.append(_LAST))
@@ -87,16 +90,19 @@ async def open_operator(
                 raise InternalError(f"the operator {operator.key} keeps no state: {type(other).__name__}")
 
 
+def _lifetime(ttl_ms: int, time: TtlTime, clock: Clock) -> Lifetime:
+    return Lifetime(ttl_ms * 1000, None if time is TtlTime.EVENT else SteadyClock(clock))
+
+
 async def _join(
-    join: Join, results: pa.Schema, planning: Planning, ttl_us: int, gives_changes: bool, budget: Budget
+    join: Join, results: pa.Schema, planning: Planning, lifetime: Lifetime, gives_changes: bool, budget: Budget
 ) -> Joins:
     hashed: dict[str, Query] = {}
     kept: dict[str, Side] = {}
     for name, side in ((LEFT, join.left), (RIGHT, join.right)):
         hashed[name] = await planning.plan(StageQuery(side.hashed), side.rows, side.rows.append(_HASH))
-        keeping_us = side.retention_us or ttl_us
         kind = RowsThatChange if side.counted else RowsThatStay
-        kept[name] = kind(hashed[name], keeping_us, budget)
+        kept[name] = kind(hashed[name], Lifetime(side.retention_us) if side.retention_us else lifetime, budget)
     sides = Sides(join.left.rows, join.right.rows)
     query = await planning.plan_join(join.sql, sides, results)
     return Joins(join.kind, sides, kept, hashed, query, gives_changes=gives_changes)

@@ -12,6 +12,7 @@ from penstock.worker.batches import Batches
 from penstock.worker.fragments import PlannedFragment
 from penstock.worker.operators.base import ChainOperator, Planner
 from penstock.worker.operators.opening import open_operator
+from penstock.worker.state.lifetimes import Clock, system_clock
 
 
 class SharedFragment:
@@ -57,11 +58,12 @@ class SharedPlanner:
 
 
 async def opened(
-    kind: OperatorKind, rows: pa.Schema, output: pa.Schema, engine: Planner, *, updating_ttl_ms: int = 0
-) -> ChainOperator:
+    kind: OperatorKind, rows: pa.Schema, output: pa.Schema, engine: Planner, *, updating_ttl_ms: int = 0,
+    clock: Clock = system_clock,
+) -> ChainOperator:  # fmt: skip
     """An operator of a kind."""
     operator = Operator(OperatorKey("tested"), "tested", kind, output)
-    return await open_operator(operator, rows, engine, updating_ttl_ms=updating_ttl_ms)
+    return await open_operator(operator, rows, engine, updating_ttl_ms=updating_ttl_ms, clock=clock)
 
 
 def batch_of(schema: pa.Schema, rows: Iterable[Sequence[object]]) -> pa.RecordBatch:

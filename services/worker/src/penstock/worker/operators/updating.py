@@ -15,6 +15,7 @@ from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query
 from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
+from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.slabs import row_hashes
 
 _GROUPS: Final = "groups"
@@ -29,12 +30,13 @@ class UpdatingAggregates:
 
     late_rows = 0
 
-    def __init__(self, ttl_us: int, merge: Query, final: Query, budget: Budget = UNLIMITED) -> None:
+    def __init__(self, lifetime: Lifetime, merge: Query, final: Query, budget: Budget = UNLIMITED) -> None:
+        self._lifetime = lifetime
         self._merge = merge
         self._final = final
-        names = merge.output.names
-        time_column = TIMESTAMP_COLUMN if TIMESTAMP_COLUMN in names else None
-        self._kept = KeyedState(merge.output, ttl_us=ttl_us, time_column=time_column, budget=budget)
+        has_time = lifetime.clock is None and TIMESTAMP_COLUMN in merge.output.names
+        time_column = TIMESTAMP_COLUMN if has_time else None
+        self._kept = KeyedState(merge.output, ttl_us=lifetime.us, time_column=time_column, budget=budget)
         self.tables = {_GROUPS: self._kept.table}
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
@@ -71,6 +73,7 @@ class UpdatingAggregates:
         changed = await self._merge.run(self._pending)
         self._pending, self._pending_rows, self._merged_rows = [], 0, 0
         hashes = np.unique(row_hashes(changed))
+        self._expire(None)
         before = self._kept.fetch(hashes)
         after = await self._merge.run([unhashed(before), unhashed(changed)]) if before.num_rows else changed
         self._kept.replace(hashes, after)
@@ -79,10 +82,15 @@ class UpdatingAggregates:
 
     async def advance(self, watermark: int) -> Batches:
         changes = await self.flush() if watermark == END_OF_TIME else ()
-        self._kept.expire(watermark)
+        self._expire(watermark)
         return changes
 
+    def _expire(self, watermark: int | None) -> None:
+        if (moment := self._lifetime.moment(watermark)) is not None:
+            self._kept.expire(moment)
+
     async def restore(self, name: str, rows: pa.Table) -> None:
+        self._expire(None)  # what has been kept for a while is not as new
         loaded(self._kept, rows, self._merge.output)
 
     async def close(self) -> None:

@@ -37,6 +37,11 @@ class Budget:
         self.spilled_bytes = 0
         """What was moved so far."""
 
+    @property
+    def held_bytes(self) -> int:
+        """What all holders have in memory."""
+        return self._total
+
     def hold(self, holder: Spills, nbytes: Callable[[], int]) -> None:
         """A holder of rows has changed: it moves some of them if all together hold too much."""
         if self._limit is None:

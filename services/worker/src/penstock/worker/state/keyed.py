@@ -31,7 +31,7 @@ class KeyedState:
     """All rows of a hash, in slabs.
 
     `ttl_us` above 0 forgets hashes that nothing has touched for so long, by their rows' `time_column` or,
-    without one, by the watermark when they were put in.
+    without one, by the moment when they were put in: what `expire` was told last, a watermark or the time of a clock.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class KeyedState:
         """What checkpoints see of it."""
         self._slabs: dict[int, Slab] = {}
         self._next_slab = 0
-        self._watermark: int | None = None
+        self._moment: int | None = None
         self._swept_at: int | None = None
 
     @property
@@ -86,27 +86,27 @@ class KeyedState:
         if rows.num_rows:
             slab = self._slab_of(rows)
             self._index.insert(slab.hashes, self._add(slab))
-        self.table.put(hashes, rows, self._watermark if self._time_column is None else None)
+        self.table.put(hashes, rows, self._moment if self._time_column is None else None)
         self._compact()
         self._budget.hold(self, lambda: self.memory_bytes)
 
     def load(self, rows: pa.RecordBatch, touched: Int64s | None) -> None:
-        """Takes in rows of hashes that it does not have, with the watermarks when they came."""
+        """Takes in rows of hashes that it does not have, with the moments when they came."""
         if rows.num_rows:
             slab = self._slab_of(rows, touched)
             self._index.insert(slab.hashes, self._add(slab))
             self._budget.hold(self, lambda: self.memory_bytes)
 
-    def expire(self, watermark: int) -> None:
-        """Notes the watermark; now and then forgets what is too old by it."""
+    def expire(self, moment: int) -> None:
+        """Notes how late it is, which never goes back; now and then forgets what is too old by it."""
         if not self._ttl_us:
             return
-        if self._watermark is None and self._time_column is None:
-            self._date(watermark)
-        self._watermark = watermark
-        if self._swept_at is None or watermark - self._swept_at >= max(1, self._ttl_us // _SWEEPS):
-            self._swept_at = watermark
-            self._sweep(watermark - self._ttl_us)
+        if self._moment is None and self._time_column is None:
+            self._date(moment)
+        self._moment = moment
+        if self._swept_at is None or moment - self._swept_at >= max(1, self._ttl_us // _SWEEPS):
+            self._swept_at = moment
+            self._sweep(moment - self._ttl_us)
 
     def _parts(self) -> Sequence[Part]:
         """All rows, as they are now: slabs never change, but for what of them is kept."""
@@ -114,7 +114,7 @@ class KeyedState:
 
     def _part(self, slab: Slab) -> Part:
         alive, times = slab.alive.copy(), slab.times if self._time_column is None else None
-        if self._watermark is None:
+        if self._moment is None:
             times = None
         if slab.bounds is None:
             return Part(slab.rows, alive, times)
@@ -138,16 +138,16 @@ class KeyedState:
             return None
         runs = rows.num_rows if bounds is None else bounds.size - 1
         if self._time_column is None:
-            return np.full(runs, np.iinfo(np.int64).max if self._watermark is None else self._watermark)
+            return np.full(runs, np.iinfo(np.int64).max if self._moment is None else self._moment)
         times = microseconds(rows.column(self._time_column))
         latest: Int64s = times if bounds is None else np.maximum.reduceat(times, bounds[:-1])
         return latest
 
-    def _date(self, watermark: int) -> None:
-        """Has what came before the first watermark come with it."""
+    def _date(self, moment: int) -> None:
+        """Has what came before the first moment come at it."""
         for slab in self._slabs.values():
-            slab.times = np.full(slab.hashes.size, watermark)
-            slab.oldest = watermark
+            slab.times = np.full(slab.hashes.size, moment)
+            slab.oldest = moment
 
     def _add(self, slab: Slab) -> Int64s:
         """Files a slab; returns the locations of its runs, which the index does not know yet."""

@@ -36,9 +36,10 @@ class Runs:
 
     def __init__(self) -> None:
         self.locations = np.full(_LEAST_RUNS, _NONE, np.int64)
-        self.lengths = np.zeros(_LEAST_RUNS, np.int64)
-        self.older = np.full(_LEAST_RUNS, _NONE, np.int64)
-        self._free = np.arange(_LEAST_RUNS, dtype=np.int64)[::-1]
+        self.lengths = np.zeros(_LEAST_RUNS, np.int32)
+        self.older = np.full(_LEAST_RUNS, _NONE, np.int32)
+        self._free = np.arange(_LEAST_RUNS, dtype=np.int32)[::-1].copy()  # a stack, as large as all numbers
+        self._free_count = _LEAST_RUNS
 
     @property
     def nbytes(self) -> int:
@@ -48,24 +49,26 @@ class Runs:
 
     def take(self, count: int) -> Int64s:
         """Numbers for new runs."""
-        while self._free.size < count:
+        while self._free_count < count:
             self._grow()
-        numbers, self._free = self._free[-count:], self._free[:-count]
-        return numbers
+        self._free_count -= count
+        return self._free[self._free_count : self._free_count + count].astype(np.int64)
 
     def free(self, numbers: Int64s) -> None:
         """Gives numbers back."""
         self.locations[numbers] = _NONE
         self.lengths[numbers] = 0
-        self._free = np.concatenate([self._free, numbers])
+        self._free[self._free_count : self._free_count + numbers.size] = numbers
+        self._free_count += numbers.size
 
     def _grow(self) -> None:
         size = self.locations.size
         self.locations, self.older = (
-            np.concatenate([array, np.full(size, _NONE, np.int64)]) for array in (self.locations, self.older)
+            np.concatenate([array, np.full(size, _NONE, array.dtype)]) for array in (self.locations, self.older)
         )
-        self.lengths = np.concatenate([self.lengths, np.zeros(size, np.int64)])
-        self._free = np.concatenate([np.arange(size, 2 * size, dtype=np.int64)[::-1], self._free])
+        self.lengths = np.concatenate([self.lengths, np.zeros(size, np.int32)])
+        self._free = np.concatenate([np.arange(size, 2 * size, dtype=np.int32)[::-1], self._free])
+        self._free_count += size
 
 
 class KeyedLog:

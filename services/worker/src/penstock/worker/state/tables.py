@@ -26,7 +26,7 @@ from penstock.worker.state.times import split_at
 TOMBSTONE_COLUMN: Final = "_tombstone"
 """Of rows by hash: the hash has no rows any more, and the other columns mean nothing."""
 TOUCHED_COLUMN: Final = "_touched"
-"""Of rows by hash without a time of their own: the watermark when they came."""
+"""Of rows by hash without a time of their own: the watermark, or the time of the clock, when they came."""
 
 # What is noted is made less when it is more than this, and twice as much as after the last time.
 _LEAST_ROWS: Final = 1 << 17
