@@ -229,6 +229,8 @@ class Sources:
         return later(event_time.copy(), -_DEFAULT_DELAY_US)
 
     def _moment_field(self, table: ConnectorTable, name: Name, rows: Relation) -> pa.Field:
+        if name.text == TIMESTAMP_COLUMN:  # what the connector sets
+            return TIMESTAMP
         names = [field.name for field in rows.columns]
         found = next((candidate for candidate in (name.text, name.text.lower()) if candidate in names), None)
         if found is None:
