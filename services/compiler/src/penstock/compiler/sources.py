@@ -214,7 +214,7 @@ class Sources:
         observed = self.steps.query(select, rows, schema, f"event time {field.name} of {table.name}")
         schema = pa.schema([*rows.columns, *others, WATERMARK, TIMESTAMP])
         timed = self.steps.query(with_watermark(observed), observed, schema, f"watermark of {table.name}")
-        return replace(timed, times=frozenset() if name is None else frozenset({name.text}))
+        return replace(timed, times={} if name is None else {name.text: 0})
 
     async def _watermark(self, table: ConnectorTable, event_time: exp.Expr, rows: Relation) -> exp.Expr:
         """How far event time has come by a row."""
