@@ -11,14 +11,15 @@ from typing import Final, Literal
 
 import pyarrow as pa
 import pytest
-from nexmark.queries import NexmarkQuery, nexmark_queries
+from nexmark.queries import RESULT, NexmarkQuery, file_tables, nexmark_queries, result_table
 from reference.cases import CHOSEN, FULL, SEED
 from reference.comparison import difference, fold, rows_of
 from reference.interruptions import crashed, travel_with
 from reference.memory import MemoryTables
 from reference.nexmark_runs import EVENTS, answer_of, connectors_of, program_of, write_files
-from reference.runs import Cut, run_job
+from reference.runs import Cut, compiled, run_job
 
+from penstock.common.program import OP_COLUMN, ConnectorSink
 from penstock.spark import Engine
 
 BATCH_ROWS: Final = 1000
@@ -69,6 +70,22 @@ def answer_once(engine: Engine, files: Path) -> Callable[[NexmarkQuery], Awaitab
     return answer_once
 
 
+def test_there_is_a_file_for_every_query() -> None:
+    assert [query.number for query in nexmark_queries()] == list(range(24))
+
+
+@pytest.mark.parametrize("number", [4, 5], ids=["changes", "rows that stay"])
+@pytest.mark.parametrize("writes_files", [False, True], ids=["to nothing", "to files"])
+async def test_query_can_be_asked_of_files_into_a_table(
+    number: int, writes_files: bool, engine: Engine, tmp_path: Path
+) -> None:
+    query = nexmark_queries()[number]
+    result = result_table(query, tmp_path / "results" if writes_files else None)
+    program = await compiled(engine, query.sql, file_tables(tmp_path) + result)
+    sinks = [operator.kind for node in program.nodes for operator in node.operators]
+    assert [sink.table for sink in sinks if isinstance(sink, ConnectorSink)] == [RESULT]
+
+
 @pytest.mark.parametrize("case", nexmark_cases(), ids=str)
 async def test_nexmark_query_gives_what_spark_gives_of_all_events(
     case: NexmarkCase,
@@ -90,5 +107,6 @@ async def test_nexmark_query_gives_what_spark_gives_of_all_events(
     expected = rows_of([await answer_once(case.query)])
     results = fold(tables.written) if case.query.updating else rows_of(tables.written)
     assert late_rows == 0
+    assert {OP_COLUMN in batch.schema.names for batch in tables.written} == {case.query.updating}
     assert expected, "a question without an answer shows nothing"
     assert (problem := difference(results, expected)) is None, problem

@@ -117,7 +117,9 @@ class Timeline:
             return positions
         shuffle = next(prime for prime in _SHUFFLES if size % prime)
         numbers = positions // size * size + positions * shuffle % size
-        return numbers if self.total is None else np.where(positions < self.total // size * size, numbers, positions)
+        if self.total is None or positions.max(initial=0) < (whole := self.total // size * size):
+            return numbers
+        return np.where(positions < whole, numbers, positions)
 
     def times(self, numbers: Numbers) -> Numbers:
         return self.start + (numbers * self.interval).astype(np.int64)
