@@ -25,6 +25,51 @@ SELECT e.id AS id, r.amount AS refunded FROM events e, refunds r WHERE e.id = r.
 --- duckdb
 SELECT e.id, r.amount FROM events e, refunds r WHERE e.id = r.id AND r.amount > 20 AND e.kind = 'buy'
 
+--- join_where_of_both_tables
+SELECT e.id AS id, r.id AS refund FROM events e JOIN refunds r ON e.user = r.user
+WHERE e.amount = r.amount AND e.id <> r.id AND (e.kind IS NULL OR r.id > e.id)
+--- duckdb
+SELECT e.id, r.id FROM events e JOIN refunds r ON e.user = r.user
+WHERE e.amount = r.amount AND e.id <> r.id AND (e.kind IS NULL OR r.id > e.id)
+
+--- join_where_before_full
+--- updating
+SELECT e.id AS id, r.id AS refund, f.id AS other
+FROM events e JOIN refunds r ON e.id = r.id FULL JOIN refunds f ON f.id = e.id + 3 WHERE e.amount > r.amount
+--- duckdb
+SELECT e.id, r.id, f.id
+FROM events e JOIN refunds r ON e.id = r.id FULL JOIN refunds f ON f.id = e.id + 3 WHERE e.amount > r.amount
+
+--- join_with_the_end_of_a_window
+SELECT e.id AS id, e.amount AS amount, h.until AS until
+FROM events e
+JOIN (
+  SELECT max(amount) AS highest, window_end AS until FROM tumble(events, INTERVAL '1 minute') GROUP BY window_start, window_end
+) h ON e.amount = h.highest
+WHERE e.ts BETWEEN h.until - INTERVAL '1 minute' AND h.until
+--- duckdb
+SELECT e.id, e.amount, h.until
+FROM events e
+JOIN (
+  SELECT max(amount) AS highest, bucket(INTERVAL '1 minute', ts) + INTERVAL '1 minute' AS until FROM events GROUP BY 2
+) h ON e.amount = h.highest
+WHERE e.ts BETWEEN h.until - INTERVAL '1 minute' AND h.until
+
+--- join_with_the_end_of_hops
+SELECT r.id AS id, h.number AS number, h.until AS until
+FROM refunds r
+JOIN (
+  SELECT user, count(*) AS number, window_end AS until
+  FROM hop(events, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY user, window_start, window_end
+) h ON r.user = h.user AND r.ts >= h.until AND r.ts < h.until + INTERVAL '20 seconds'
+--- duckdb
+SELECT r.id, h.number, h.until
+FROM refunds r
+JOIN (
+  SELECT user, count(*) AS number, window_end AS until
+  FROM hopped(INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY user, window_start, window_end
+) h ON r.user = h.user AND r.ts >= h.until AND r.ts < h.until + INTERVAL '20 seconds'
+
 --- join_of_different_types
 SELECT e.id AS id, r.amount AS refunded FROM events e JOIN (SELECT CAST(id AS INT) AS id, amount FROM refunds) r ON e.id = r.id
 --- duckdb

@@ -142,9 +142,11 @@ class Queries:
         told = frozenset(
             target for field, target in zip(relation.columns, targets, strict=True) if field.name in windows.columns
         )
-        times = frozenset(
-            target for field, target in zip(relation.columns, targets, strict=True) if field.name in relation.times
-        )
+        times = {
+            target: relation.times[field.name]
+            for field, target in zip(relation.columns, targets, strict=True)
+            if field.name in relation.times
+        }
         versions = renamed_versions(relation, targets, lambda rows: self.renamed(rows, names))
         return replace(
             named,
@@ -226,7 +228,11 @@ class Queries:
             relation,
             windows=windows_of(projections, source),
             late_letters=source.relation.late_letters,
-            times=frozenset(name for name, value in projections if source.is_event_time(value)),
+            times={
+                name: after_us
+                for name, value in projections
+                if (after_us := source.relation.after_time_us(value, source.name)) is not None
+            },
             versions=versions,
         )
 

@@ -13,7 +13,6 @@ from penstock.compiler.diagnostics import did_you_mean, refusal
 from penstock.compiler.functions import call
 from penstock.compiler.positions import Text
 from penstock.compiler.relations import Relation, column, identifier
-from penstock.connectors.base import TIMESTAMP_COLUMN
 
 _NO_ALIAS: Final = "unnest"
 
@@ -31,10 +30,6 @@ class SelectSource:
         if self.name is None:
             return None
         return exp.TableAlias(this=identifier(self.name))
-
-    def is_event_time(self, value: exp.Expr) -> bool:
-        """Whether a value is the event time of the rows."""
-        return self.own_name(value) in (*self.relation.times, TIMESTAMP_COLUMN)
 
     def own_name(self, value: exp.Expr) -> str | None:
         """The name of a column of the relation; None for any other value."""

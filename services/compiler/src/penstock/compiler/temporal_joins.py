@@ -83,7 +83,7 @@ class TemporalJoins(Planning):
         output = _output(rows.schema, changes.schema, own, clause.kind)
         joined = self.steps.joined(kind, rows, changes, names, output, f"{clause.kind.name.lower()} join with versions")
         told = frozenset(name for name in left.windows.columns if name in own[0])
-        times = frozenset(name for name in left.times if name in own[0])
+        times = {name: after_us for name, after_us in left.times.items() if name in own[0]}
         return replace(joined, windows=Windows(told, left.windows.width_us), times=times)
 
     @property
@@ -105,8 +105,8 @@ class TemporalJoins(Planning):
             message = "rows that can be taken back cannot be joined with versions: what they met is not kept"
             hint = "join the rows with versions first, and aggregate what that gives"
             raise refusal("unsupported", message, span, hint)
-        if moment.name not in {*left.times, TIMESTAMP_COLUMN}:
-            known = sorted(left.relation.times)
+        if {TIMESTAMP_COLUMN: 0, **left.times}.get(moment.name) != 0:
+            known = sorted(name for name, after_us in left.relation.times.items() if not after_us)
             message = "versions are joined as of the event time of the rows before, which this column is not"
             hint = f"write {known[0]}" if known else "write _timestamp, which is the event time of every row"
             raise refusal("not_event_time", message, span, hint)

@@ -78,7 +78,7 @@ def newest(
     """The rows that a ROW_NUMBER calls the first, as versions; None unless it counts back from the newest."""
     over = dict(projections)[number]
     order = over.args["order"].expressions if over.args.get("order") is not None else []
-    if not order or not order[0].args.get("desc") or not source.is_event_time(order[0].this):
+    if not order or not order[0].args.get("desc") or source.relation.after_time_us(order[0].this, source.name) is None:
         return None
     keys = over.args.get("partition_by") or []
     names = [_name_of(key, source, projections) for key in keys]
