@@ -1,0 +1,9 @@
+-- Query 22: get URL directories. The three folders in the address of each bid.
+--
+-- Differs from the original: split_part counts from 1, Flink's SPLIT_INDEX from 0.
+
+INSERT INTO result
+SELECT
+  auction, bidder, price, channel,
+  split_part(url, '/', 4) AS dir1, split_part(url, '/', 5) AS dir2, split_part(url, '/', 6) AS dir3
+FROM bid;
