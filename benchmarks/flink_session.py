@@ -22,6 +22,8 @@ SETTINGS = {
     "table.exec.mini-batch.size": "10000",
     "table.optimizer.agg-phase-strategy": "TWO_PHASE",
     "table.local-time-zone": "UTC",
+    # A job that fails is not to begin anew for ever, which is the default with checkpoints.
+    "restart-strategy.type": "none",
 }
 
 

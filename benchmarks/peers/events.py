@@ -27,8 +27,10 @@ from penstock.connectors.nexmark_events import COLUMNS, EPOCH_EVENTS, Events, Ti
 from penstock.connectors.shares import Numbers
 
 PARALLELISM: Final = 2
-STEP_EVENTS: Final = 250_000
+_STEP_EVENTS: Final = 250_000
 """Events of a file of `by_time`, hence of a micro-batch: 25 s of event time."""
+_STEPS: Final = 4
+"""Files of `by_time` at least, so that few events are a stream as well."""
 _TIMELINE: Final = Timeline(1_436_918_400_000_000, 100.0)
 """The standard's: 10,000 events a second from 15 July 2015 on."""
 _CLOSING_US: Final = 3_600_000_000
@@ -83,7 +85,7 @@ def _write_dealt(folder: Path, table: str, events: int) -> None:
 
 def _write_by_time(folder: Path, table: str, events: int) -> None:
     folder.mkdir(parents=True)
-    steps = [*range(0, events, STEP_EVENTS), events]
+    steps = [*range(0, events, min(_STEP_EVENTS, -(-events // _STEPS))), events]
     for step, (begin, end) in enumerate(zip(steps[:-1], steps[1:], strict=True)):
         path = folder / f"{step:04}.json"
         with path.open("wb") as file:

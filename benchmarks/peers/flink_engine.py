@@ -34,9 +34,19 @@ class FlinkSql:
         return Command(command.arguments, {**command.environment, "JVM_ARGS": f"-Xmx{self._heap_bytes}"})
 
     def job(self, query: Query, files: Files, into: Path | None) -> Mapping[str, object]:
-        # Files are complete with a checkpoint after the end of all sources, which end at different times.
-        settings = {} if into is None else {"execution.checkpointing.interval": "1 s"}
-        return {"statements": list(_statements(query, files, into)), "settings": settings}
+        return {"statements": list(_statements(query, files, into)), "settings": _settings(into)}
+
+
+def _settings(into: Path | None) -> Mapping[str, str]:
+    """Files are complete with a checkpoint after the end of all sources, which end at different times."""
+    if into is None:
+        return {}
+    checkpoints = into.with_name(f"{into.name}-checkpoints")
+    return {
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.storage": "filesystem",
+        "execution.checkpointing.dir": checkpoints.as_uri(),
+    }
 
 
 def _statements(query: Query, files: Files, into: Path | None) -> Iterator[str]:

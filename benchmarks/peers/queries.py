@@ -85,16 +85,16 @@ QUERIES: Final[Sequence[Query]] = (
         "q4",
         "the average closing price of each category",
         ("auction", "bid"),
-        _columns("category, final double"),
+        _columns("id, final"),
         updates=True,
-        key=("category",),
-        counted=f"category <> {CLOSING_ID}",
+        key=("id",),
+        counted=f"id <> {CLOSING_ID}",
     ),
     Query(
         "q5",
         "the auctions with the most bids of the last 10 s, every 2 s",
         _BIDS,
-        _columns("auction, num"),
+        _columns("auction, num, starttime timestamp, endtime timestamp"),
         counted=_OF_AUCTIONS,
     ),
     Query(
@@ -108,7 +108,7 @@ QUERIES: Final[Sequence[Query]] = (
         "q8",
         "persons who sell something in the 10 s in which they came",
         ("person", "auction"),
-        _columns("id, name string, starttime timestamp"),
+        _columns("id, name string, stime timestamp"),
         counted=f"id <> {CLOSING_ID}",
     ),
     Query(
@@ -146,7 +146,7 @@ QUERIES: Final[Sequence[Query]] = (
         "q17",
         "bids of each auction and day",
         _BIDS,
-        _columns(f"auction, day string, {_RANKS}, min_price, max_price, avg_price double, sum_price"),
+        _columns(f"auction, day string, {_RANKS}, min_price, max_price, avg_price, sum_price"),
         updates=True,
         key=("auction", "day"),
         counted=_OF_AUCTIONS,
@@ -168,7 +168,7 @@ QUERIES: Final[Sequence[Query]] = (
         _columns(f"{_BID}, rank_number"),
         updates=True,
         key=("auction", "rank_number"),
-        compared=("auction", "price", "rank_number"),
+        compared=("auction", "price", "dateTime", "rank_number"),
         counted=_OF_AUCTIONS,
     ),
     Query(
@@ -177,7 +177,7 @@ QUERIES: Final[Sequence[Query]] = (
         ("bid", "auction"),
         _columns(
             f"{_BID}, itemName string, description string, initialBid, reserve, auctionDateTime timestamp, "
-            "expires timestamp, seller, category, auctionExtra string",
+            "expires timestamp, seller, category, auctionExtra string"
         ),
         counted=_OF_AUCTIONS,
     ),

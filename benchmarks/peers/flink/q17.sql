@@ -7,7 +7,7 @@ SELECT
   COUNT(*) FILTER (WHERE price >= 1000000),
   MIN(price),
   MAX(price),
-  AVG(CAST(price AS DOUBLE)),
+  AVG(price),
   SUM(price)
 FROM bid
 GROUP BY auction, DATE_FORMAT(`dateTime`, 'yyyy-MM-dd')

@@ -1,4 +1,4 @@
-SELECT Q.category, AVG(CAST(Q.final AS DOUBLE))
+SELECT Q.category, AVG(Q.final)
 FROM (
   SELECT MAX(B.price) AS final, A.category
   FROM auction A, bid B

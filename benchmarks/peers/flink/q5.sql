@@ -1,4 +1,4 @@
-SELECT AuctionBids.auction, AuctionBids.num
+SELECT AuctionBids.auction, AuctionBids.num, AuctionBids.starttime, AuctionBids.endtime
 FROM (
   SELECT auction, COUNT(*) AS num, window_start AS starttime, window_end AS endtime
   FROM TABLE(HOP(TABLE bid, DESCRIPTOR(`dateTime`), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
