@@ -1,4 +1,4 @@
-"""Environments of peers: each a virtual environment of its own in the user's cache folder, made when first asked for."""
+"""Environments of peers: each a virtual environment of its own in the user's cache folder, made when first needed."""
 
 from __future__ import annotations
 

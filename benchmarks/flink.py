@@ -11,13 +11,13 @@ from typing import Final
 from environments import environment, java_home
 from sessions import Command, Session, session
 
-_FLINK: Final = "apache-flink==2.3.0"
+FLINK: Final = "apache-flink==2.3.0"
 _SESSION: Final = Path(__file__).with_name("flink_session.py")
 
 
 def flink_command() -> Command:
     """Its Python and its Java. PeerUnavailable where there is none to be had."""
-    folder = environment(_FLINK)
+    folder = environment(FLINK)
     surroundings = {"JAVA_HOME": str(java_home(folder)), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     return Command([str(folder / "bin/python"), str(_SESSION)], surroundings)
 

@@ -47,8 +47,11 @@ class Session:
     def run(self, job: Mapping[str, object]) -> float:
         """Runs a job to its end; returns its seconds. JobRefused if it cannot be done."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise PeerUnavailable("its session has ended") from None
         answer = self._answer()
         assert isinstance(answer, dict)
         if "refused" in answer:

@@ -35,9 +35,9 @@ def read_answers(query: Query, form: ResultForm, folder: Path) -> Answers:
     digest = hashlib.sha256()
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.sql(f"SELECT {columns} FROM ({_folded(query, form, files)}) {kept} ORDER BY ALL")
+        connection.execute(f"SELECT {columns} FROM ({_folded(query, form, files)}) {kept} ORDER BY ALL")
         rows = 0
-        while part := found.fetchmany(100_000):
+        while part := connection.fetchmany(100_000):
             rows += len(part)
             digest.update(repr(part).encode())
     return Answers(rows, digest.hexdigest())

@@ -30,6 +30,8 @@ class Engine(Protocol):
 
     name: str
     """As a column is headed."""
+    version: str
+    """What exactly it is."""
     form: ResultForm
 
     def prepare(self) -> Command:
@@ -37,5 +39,5 @@ class Engine(Protocol):
         ...
 
     def job(self, query: Query, files: Files, into: Path | None) -> Mapping[str, object]:
-        """What the session is asked: the query into files of a folder, or into nothing. NotWritten if it is not said."""
+        """What the session is asked: a query into files of a folder, or into nothing. NotWritten if it is not said."""
         ...

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -86,7 +87,7 @@ def _write_dealt(folder: Path, table: str, events: int) -> None:
 def _write_by_time(folder: Path, table: str, events: int) -> None:
     folder.mkdir(parents=True)
     steps = [*range(0, events, min(_STEP_EVENTS, -(-events // _STEPS))), events]
-    for step, (begin, end) in enumerate(zip(steps[:-1], steps[1:], strict=True)):
+    for step, (begin, end) in enumerate(pairwise(steps)):
         path = folder / f"{step:04}.json"
         with path.open("wb") as file:
             for numbers in _blocks(begin, end):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from flink import flink_command
+from flink import FLINK, flink_command
 from peers.base import ResultForm
 from peers.events import Files
 from peers.queries import Query
@@ -24,6 +24,7 @@ class FlinkSql:
     """Flink, in its session."""
 
     name = "flink"
+    version = FLINK
     form = ResultForm.CHANGES
 
     def __init__(self, heap_bytes: int) -> None:

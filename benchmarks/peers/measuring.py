@@ -65,24 +65,42 @@ class NotRun:
     reason: str
 
 
-def measure(engine: Engine, command: Command, query: Query, files: Files, rounds: Rounds) -> Measured | NotRun:
-    """Runs a query, once more into files after everything that is timed."""
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results"
-        results.mkdir()
-        try:
-            timed, checked = engine.job(query, files, None), engine.job(query, files, results)
-            with session(command, Path(folder) / "log") as opened, _watched(opened) as memory:
-                cold = opened.run(timed)
+class Contender:
+    """An engine in its session."""
+
+    def __init__(self, engine: Engine, opened: Session, memory: _Memory) -> None:
+        self._engine = engine
+        self._opened = opened
+        self._memory = memory
+
+    def measure(self, query: Query, files: Files, rounds: Rounds) -> Measured | NotRun:
+        """Runs a query, and once more into files after everything that is timed."""
+        with tempfile.TemporaryDirectory() as folder:
+            results = Path(folder) / "results"
+            results.mkdir()
+            try:
+                timed, checked = (self._engine.job(query, files, into) for into in (None, results))
+                cold = self._opened.run(timed)
                 for _ in range(rounds.warming):
-                    opened.run(timed)
-                counted = [_counted(opened, timed) for _ in range(rounds.counted)]
-                peak = memory.peak_bytes
-                opened.run(checked)
-        except (JobRefused, NotWritten, PeerUnavailable) as reason:
-            return NotRun(str(reason))
-        seconds, cpu = zip(*counted, strict=True)
-        return Measured(files.events, cold, seconds, cpu, peak, read_answers(query, engine.form, results))
+                    self._opened.run(timed)
+                counted = [_counted(self._opened, timed) for _ in range(rounds.counted)]
+                peak = self._memory.peak_bytes
+                self._opened.run(checked)
+            except (JobRefused, NotWritten, PeerUnavailable) as reason:
+                return NotRun(str(reason))
+            seconds, cpu = zip(*counted, strict=True)
+            return Measured(files.events, cold, seconds, cpu, peak, read_answers(query, self._engine.form, results))
+
+
+@contextmanager
+def contender(engine: Engine, command: Command) -> Iterator[Contender]:
+    """Starts a session. PeerUnavailable where it does not start."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        session(command, Path(folder) / "log") as opened,
+        _watched(opened) as memory,
+    ):
+        yield Contender(engine, opened, memory)
 
 
 def _counted(opened: Session, job: Mapping[str, object]) -> tuple[float, float]:

@@ -21,6 +21,7 @@ class Penstock:
     """The engine of this project."""
 
     name = "penstock"
+    version = "of this repository"
     form = ResultForm.CHANGES
 
     def prepare(self) -> Command:

@@ -1,6 +1,6 @@
 """Structured Streaming: a micro-batch a file, two shuffle partitions, its state in memory, into `noop`.
 
-It has the Spark and the Java of Penstock, in a JVM of its own with the heap that Penstock has in and outside of its heap.
+It has the Spark and the Java of Penstock, in a JVM of its own with a heap as large as all memory of Penstock's.
 Where it has no way to say a query, the text is the nearest that a user would try, and the reason is Spark's.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,7 @@ class StructuredStreaming:
     """Spark's own streams."""
 
     name = "spark"
+    version = f"pyspark=={version('pyspark')}, Structured Streaming"
     form = ResultForm.STEPS
 
     def __init__(self, heap_bytes: int) -> None:

@@ -1,6 +1,7 @@
 """Structured Streaming in a process of its own, plain PySpark beside its JVM: a query a line, each run to its end.
 
-Reads JSON objects: the folders of `tables` with their schemas, `sql`, `mode`, `columns`, and `into`, a folder or null. Answers each with its `seconds`, from planning to the last micro-batch.
+Reads JSON objects: the folders of `tables` with their schemas, `sql`, `mode`, `columns`, and `into`, a folder or null.
+Answers each with its `seconds`, from planning to the last micro-batch.
 """
 
 from __future__ import annotations
