@@ -49,25 +49,31 @@ def _mean_lines(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{measure}: {mean:.2f} times {engine}, the geometric mean of {count} queries ({meaning})"
 
 
-def page(result: Mapping[str, Any]) -> str:
-    """`results.md`."""
-    return "\n".join(_page_lines(result)) + "\n"
+def page(result: Mapping[str, Any] | None) -> str:
+    """`results.md`; None: nothing has been measured yet."""
+    return (
+        "\n".join([*_heading_lines(), *(_page_lines(result) if result else ("Nothing has been measured yet.",))]) + "\n"
+    )
 
 
-def _page_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    rows: Sequence[Row] = result["rows"]
-    engines = list(dict.fromkeys(row["engine"] for row in rows))
-    peers = [engine for engine in engines if engine != OURS]
+def _heading_lines() -> Iterator[str]:
     yield "# Nexmark, side by side"
     yield ""
     yield "Written by `make bench-peers ARGS=--write`; [how it is measured](peers/README.md)."
     yield ""
+
+
+def _page_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    rows: Sequence[Row] = result["rows"]
+    peers = [engine for engine in dict.fromkeys(row["engine"] for row in rows) if engine != OURS]
     yield "| | |"
     yield "|---|---|"
     for name in ("date", "machine", "load", "events", "rounds"):
         yield f"| {name} | {result[name]} |"
     for engine, version in result["versions"].items():
         yield f"| {engine} | {version} |"
+    yield ""
+    yield "`times`: how often Penstock does what the peer does; for CPU and memory, how many times as much the peer takes."
     yield ""
     for measure, meaning in MEASURES.items():
         yield from _measure_lines(rows, measure, meaning, peers)
@@ -78,16 +84,20 @@ def _measure_lines(rows: Sequence[Row], measure: str, meaning: str, peers: Seque
     times, mean = ratios(rows, measure), means(rows, measure)
     yield f"## {meaning[0].upper()}{meaning[1:]}"
     yield ""
-    yield f"| query | {OURS} | {' | '.join(f'{peer} | times' for peer in peers)} |"
-    yield f"|{'---|' * (2 + 2 * len(peers))}"
+    yield _line("query", OURS, *(cell for peer in peers for cell in (peer, "times")))
+    yield _line(*["---"] * (2 + 2 * len(peers)))
     by_place = {(row["query"], row["engine"]): row for row in rows}
     for query in dict.fromkeys(row["query"] for row in rows):
         cells = [_figure(by_place.get((query, OURS)), measure)]
         for peer in peers:
             cells += [_figure(by_place.get((query, peer)), measure), _times(times.get(peer, {}).get(query))]
-        yield f"| {query} | {' | '.join(cells)} |"
-    yield f"| geometric mean | | {' | '.join(f'| **{_times(mean.get(peer))}**' for peer in peers)} |"
+        yield _line(query, *cells)
+    yield _line("geometric mean", "", *(cell for peer in peers for cell in ("", f"**{_times(mean.get(peer))}**")))
     yield ""
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _figure(row: Row | None, measure: str) -> str:
