@@ -73,7 +73,7 @@ def _page_lines(result: Mapping[str, Any]) -> Iterator[str]:
     for engine, version in result["versions"].items():
         yield f"| {engine} | {version} |"
     yield ""
-    yield "`times`: how often Penstock does what the peer does; for CPU and memory, how many times as much the peer takes."
+    yield "`times`: how often Penstock does what the peer does; of CPU and memory, how many times more the peer takes."
     yield ""
     for measure, meaning in MEASURES.items():
         yield from _measure_lines(rows, measure, meaning, peers)

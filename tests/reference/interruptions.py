@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from reference.data import Dataset
@@ -25,6 +27,7 @@ from penstock.worker.subtask import Surroundings
 from penstock.worker.testing import MemoryReporter, NoOutput, assignment
 from penstock.worker.testing_checkpoints import Checkpointing, until
 
+NO_OTHERS: Final[Mapping[str, Connector]] = MappingProxyType({})
 _DEADLINE_SECONDS: Final = 240.0
 
 
@@ -74,7 +77,19 @@ def crashed(total: int, seed: int) -> Journey:
 
 async def travel(engine: Engine, program: Program, data: Dataset, cut: Cut, journey: Journey, folder: Path) -> Outcome:
     """Runs a program over a dataset to its end, through all phases."""
-    tables = MemoryTables(data, cut.batch_rows)
+    return await travel_with(engine, program, MemoryTables(data, cut.batch_rows), cut, journey, folder)
+
+
+async def travel_with(
+    engine: Engine,
+    program: Program,
+    tables: MemoryTables,
+    cut: Cut,
+    journey: Journey,
+    folder: Path,
+    connectors: Mapping[str, Connector] = NO_OTHERS,
+) -> Outcome:
+    """The same with tables whose reads are counted, and perhaps connectors of a test's own in the place of others."""
     checkpointing = Checkpointing(open_storage(folder.as_uri()))
     chance = random.Random(journey.seed)
     job, late_rows = JobId.new(), 0
@@ -82,7 +97,15 @@ async def travel(engine: Engine, program: Program, data: Dataset, cut: Cut, jour
         for generation, phase in enumerate((*journey.phases, None), start=1):
             parallelism = journey.last_parallelism if phase is None else phase.parallelism
             execution, reporter = started(
-                engine, program, tables, replace(cut, parallelism=parallelism), job, generation, checkpointing, folder
+                engine,
+                program,
+                tables,
+                replace(cut, parallelism=parallelism),
+                job,
+                generation,
+                checkpointing,
+                folder,
+                connectors,
             )
             running = asyncio.create_task(execution.run())
             try:
@@ -142,13 +165,15 @@ def started(
     generation: int,
     checkpointing: Checkpointing,
     folder: Path,
+    others: Mapping[str, Connector] = NO_OTHERS,
 ) -> tuple[Execution, MemoryReporter]:
     """A generation of a job, which goes on from the newest checkpoint."""
     placed = program.at_parallelism(cut.parallelism)
     checkpoints = Checkpoints(folder.as_uri(), checkpointing.restore)
     assigned = assignment(placed, job=Job(job, PipelineId.new(), Generation(generation)), checkpoints=checkpoints)
     output = NoOutput()
-    connectors: dict[str, Connector] = {"single_file": tables, "preview": tables, "postgres": MemoryLookups()}
+    own: dict[str, Connector] = {"single_file": tables, "preview": tables, "postgres": MemoryLookups()}
+    connectors = {**own, **others}
     surroundings = Surroundings(engine, connectors, {}, cut.pace, lambda _table, _task: output)
     reporter = MemoryReporter()
     return Execution(assigned, surroundings, reporter), reporter

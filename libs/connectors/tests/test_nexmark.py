@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from penstock.connectors.errors import OptionError
 from penstock.connectors.nexmark import Nexmark, generate_events
 from penstock.connectors.nexmark_events import COLUMNS, Timeline
 from penstock.connectors.testing import rows_of, table_spec
@@ -112,6 +113,53 @@ async def test_events_out_of_order_stay_within_their_group(size: int) -> None:
     assert sorted(times.tolist()) == list(range(1000))
     assert (times // size == np.arange(1000) // size).all()
     assert (np.diff(times) < 0).any() == (size > 2)
+
+
+@pytest.mark.parametrize("size", [7, 600, 953, 1906])
+async def test_events_out_of_order_are_the_first_ones_whatever_their_order(size: int) -> None:
+    ordered = await rows(1, 4000, events="2030")
+    assert ordered.equals(await rows(2, 333, events="2030", out_of_order=str(size)))
+
+
+async def test_no_event_comes_later_than_the_greatest_delay() -> None:
+    options = {"events": "5000", "inter_event_delay": "5ms", "max_delay": "3s", "base_time": "1970-01-01"}
+    table = await rows_of(Nexmark().open_source(table_spec(COLUMNS, options)))
+    times = np.asarray(table["_timestamp"].cast(pa.int64()))
+    delays = np.maximum.accumulate(times) - times
+    assert delays.max() <= 3_000_000
+    assert delays.max() > 2_900_000
+
+
+def test_groups_and_delays_are_not_given_together() -> None:
+    spec = table_spec(COLUMNS, {"out_of_order": "10", "max_delay": "1s"})
+    with pytest.raises(OptionError, match="give one of them"):
+        Nexmark().open_source(spec)
+
+
+async def test_ratios_say_how_hot_auctions_sellers_and_bidders_are() -> None:
+    table = await rows(
+        1, 50_000, events="50000", hot_auction_ratio="10", hot_seller_ratio="1", hot_bidder_ratio="2", seed="3"
+    )
+    bid, auction = (table[name].combine_chunks().drop_null() for name in ("bid", "auction"))
+    assert 0.89 < np.mean(np.asarray(bid.field("auction")) % 100 == 0) < 0.92
+    assert 0.48 < np.mean(np.asarray(bid.field("bidder")) % 100 == 1) < 0.53
+    assert np.mean(np.asarray(auction.field("seller")) % 100 == 0) < 0.03
+
+
+async def test_few_auctions_in_flight_and_active_people_are_the_newest() -> None:
+    only = {"hot_auction_ratio": "1", "hot_bidder_ratio": "1"}
+    table = await rows(1, 50_000, events="50000", auctions_in_flight="5", active_people="3", **only)
+    newest = table["bid"].combine_chunks()[-1].as_py()
+    assert newest["auction"] >= 3999 - 5
+    assert newest["bidder"] >= 1999 - 3
+
+
+async def test_another_seed_gives_other_values_of_the_same_events() -> None:
+    one, other = await rows(1, 1000, events="1000"), await rows(1, 1000, events="1000", seed="1")
+    assert one["_timestamp"].equals(other["_timestamp"])
+    prices = [pc.struct_field(table["bid"].combine_chunks(), "price") for table in (one, other)]
+    assert prices[0].null_count == prices[1].null_count
+    assert pc.sum(pc.equal(*prices)).as_py() < 20
 
 
 async def test_event_times_follow_the_rate_or_the_delay() -> None:

@@ -21,7 +21,7 @@ SECOND = 1_000_000
     ],
 )
 def test_bounds_are_those_of_the_conditions(condition: str, earliest: int, latest: int) -> None:
-    found = time_bounds(conjuncts(parse_one(condition)), frozenset({"a"}), frozenset({"b"}))
+    found = time_bounds(conjuncts(parse_one(condition)), {"a": 0}, {"b": 0})
     assert found == TimeBounds(earliest * SECOND, latest * SECOND)
 
 
@@ -37,7 +37,12 @@ def test_bounds_are_those_of_the_conditions(condition: str, earliest: int, lates
     ],
 )
 def test_conditions_without_both_bounds_bound_nothing(condition: str) -> None:
-    assert time_bounds(conjuncts(parse_one(condition)), frozenset({"a"}), frozenset({"b"})) is None
+    assert time_bounds(conjuncts(parse_one(condition)), {"a": 0}, {"b": 0}) is None
+
+
+def test_bounds_are_of_event_times_where_a_column_is_a_little_after_them() -> None:
+    condition = parse_one("a BETWEEN b - INTERVAL '10 seconds' AND b")
+    assert time_bounds(conjuncts(condition), {"a": 0}, {"b": 1}) == TimeBounds(1 - 10 * SECOND, 1)
 
 
 def test_rows_that_others_were_given_with_are_kept_as_long_as_these() -> None:

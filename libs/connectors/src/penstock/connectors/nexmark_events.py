@@ -41,12 +41,11 @@ _FIRST_CATEGORY: Final = 10
 _CATEGORIES: Final = 5
 _ID_LEAD: Final = 10
 """How far bids and sellers may run ahead of the persons and auctions that there are."""
-_ACTIVE_PEOPLE: Final = 1000
-_AUCTIONS_IN_FLIGHT: Final = 100
 _HOT_GROUP: Final = 100
 """Of so many neighbouring ids one is hot."""
-_SHUFFLE: Final = 953
-"""The standard's multiplier for the order inside a group of events that are out of order."""
+_SHUFFLES: Final = (953, 967, 971, 977)
+"""The standard's multiplier for the order inside a group of events that are out of order, and primes for the groups
+whose size is a multiple of it: these it would not shuffle, but repeat some events and leave out others."""
 
 
 def _columns(*columns: tuple[str, pa.DataType]) -> pa.DataType:
@@ -108,23 +107,44 @@ class Timeline:
     interval: float
     out_of_order: int = 1
     """Events come in groups of so many, of which each is shuffled."""
+    total: int | None = None
+    """How many events there are; the last group is shuffled only if it is whole, or others would be among them."""
 
     def numbers(self, positions: Numbers) -> Numbers:
         """The numbers of the events at given places of the stream."""
-        if self.out_of_order == 1:
+        size = self.out_of_order
+        if size == 1:
             return positions
-        return positions // self.out_of_order * self.out_of_order + positions * _SHUFFLE % self.out_of_order
+        shuffle = next(prime for prime in _SHUFFLES if size % prime)
+        numbers = positions // size * size + positions * shuffle % size
+        return numbers if self.total is None else np.where(positions < self.total // size * size, numbers, positions)
 
     def times(self, numbers: Numbers) -> Numbers:
         return self.start + (numbers * self.interval).astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How values are distributed; of what is hot, a ratio of 4 leaves one in 4 to all others."""
+
+    hot_auction_ratio: int = 2
+    hot_seller_ratio: int = 4
+    hot_bidder_ratio: int = 4
+    auctions_in_flight: int = 100
+    active_people: int = 1000
+    seed: int = 0
+
+
+STANDARD: Final = Shape()
+
+
 class Events:
     """The events of given numbers; each value is computed when it is first asked for."""
 
-    def __init__(self, numbers: Numbers, timeline: Timeline) -> None:
+    def __init__(self, numbers: Numbers, timeline: Timeline, shape: Shape = STANDARD) -> None:
         self.numbers = numbers
         self.timeline = timeline
+        self.shape = shape
 
     @cached_property
     def times(self) -> Numbers:
@@ -148,7 +168,7 @@ class Events:
     def random(self, field: str) -> _Random:
         """A random number per event that depends on the event's number and the field only (splitmix64)."""
         mixed = self.numbers.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        mixed += np.uint64(_salt(field))
+        mixed += np.uint64(_salt(field, self.shape.seed))
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed ^= mixed >> np.uint64(shift)
             mixed *= np.uint64(factor)
@@ -165,12 +185,12 @@ class Events:
     def any_person(self, field: str) -> Numbers:
         """One of the persons that are active, or a few that are still to come."""
         count = self.last_person + 1
-        active = np.minimum(count, _ACTIVE_PEOPLE)
+        active = np.minimum(count, self.shape.active_people)
         return count - active + self.below(field, active + _ID_LEAD)
 
     def any_auction(self, field: str) -> Numbers:
         """One of the auctions in flight, or a few that are still to come."""
-        oldest = np.maximum(self.last_auction - _AUCTIONS_IN_FLIGHT, 0)
+        oldest = np.maximum(self.last_auction - self.shape.auctions_in_flight, 0)
         return oldest + self.below(field, self.last_auction - oldest + 1 + _ID_LEAD)
 
     def price(self, field: str) -> Numbers:
@@ -186,22 +206,32 @@ class Events:
 
 def _seller(events: Events) -> Numbers:
     hot = events.last_person // _HOT_GROUP * _HOT_GROUP
-    return np.where(events.below("seller.hot", 4) > 0, hot, events.any_person("seller")) + _FIRST_PERSON
+    return (
+        np.where(events.below("seller.hot", events.shape.hot_seller_ratio) > 0, hot, events.any_person("seller"))
+        + _FIRST_PERSON
+    )
 
 
 def _bidder(events: Events) -> Numbers:
     hot = events.last_person // _HOT_GROUP * _HOT_GROUP + 1
-    return np.where(events.below("bidder.hot", 4) > 0, hot, events.any_person("bidder")) + _FIRST_PERSON
+    return (
+        np.where(events.below("bidder.hot", events.shape.hot_bidder_ratio) > 0, hot, events.any_person("bidder"))
+        + _FIRST_PERSON
+    )
 
 
 def _bid_auction(events: Events) -> Numbers:
     hot = events.last_auction // _HOT_GROUP * _HOT_GROUP
-    return np.where(events.below("auction.hot", 2) > 0, hot, events.any_auction("auction")) + _FIRST_AUCTION
+    return (
+        np.where(events.below("auction.hot", events.shape.hot_auction_ratio) > 0, hot, events.any_auction("auction"))
+        + _FIRST_AUCTION
+    )
 
 
 def _expires(events: Events) -> Numbers:
     """Auctions last up to twice as long as it takes until there are as many as can be in flight."""
-    horizon = int(_AUCTIONS_IN_FLIGHT * EPOCH_EVENTS // _AUCTIONS * events.timeline.interval) // 1000
+    events_ahead = events.shape.auctions_in_flight * EPOCH_EVENTS // _AUCTIONS
+    horizon = int(events_ahead * events.timeline.interval) // 1000
     return events.times + (1 + events.below("expires", min(max(horizon * 2, 1), (1 << 31) - 1))) * 1000
 
 
@@ -255,7 +285,7 @@ def generate_column(column: pa.Field, events: Events) -> pa.Array:
         present = offsets > _AUCTIONS
         return _struct(column, events, present)
     present = offsets == 0 if column.name == "person" else (offsets > 0) & (offsets <= _AUCTIONS)
-    some = Events(events.numbers[present], events.timeline)
+    some = Events(events.numbers[present], events.timeline, events.shape)
     values = _struct(column, some, np.ones(len(some.numbers), np.bool_))
     return values.take(pa.array(np.cumsum(present) - 1, mask=~present))
 
@@ -272,8 +302,8 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 @cache
-def _salt(field: str) -> int:
-    return random.Random(field).getrandbits(64)
+def _salt(field: str, seed: int) -> int:
+    return random.Random(f"{field} {seed}" if seed else field).getrandbits(64)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -87,7 +87,7 @@ class Aggregates(Planning):
             relation = await self._updating(rows, grouped)
         else:
             relation = await self._windowed(rows, grouped, grouping.window)
-        return Relation(relation.inputs, relation.schema, _windows_of(grouping))
+        return Relation(relation.inputs, relation.schema, _windows_of(grouping), times=_times_of(grouped))
 
     async def _rows(self, grouped: Grouped) -> Relation:
         """Keys and arguments of the rows that are read."""
@@ -276,6 +276,21 @@ def _windows_of(grouping: Grouping) -> Windows:
     telling = Windows(grouping.window_keys | {WINDOW_MARK})
     columns = frozenset(name for name, tree in grouping.results if telling.told_by(tree))
     return Windows(columns, None if isinstance(window, Session) else window.width_us)
+
+
+def _times_of(grouped: Grouped) -> Mapping[str, int]:
+    """Which results are still event times: groups of the windows that the rows are of already keep the rows' times."""
+    grouping, source = grouped.grouping, grouped.source
+    if not isinstance(grouping.window, Inherited):
+        return {}
+    known = {
+        name: after_us
+        for name, tree in grouping.keys
+        if (after_us := source.relation.after_time_us(tree, source.name)) is not None
+    }
+    return {
+        name: known[tree.name] for name, tree in grouping.results if isinstance(tree, exp.Column) and tree.name in known
+    }
 
 
 def with_op(schema: pa.Schema) -> pa.Schema:

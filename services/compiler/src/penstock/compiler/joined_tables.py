@@ -171,19 +171,28 @@ def _resolved_lateral(lateral: exp.Lateral, names: Names, text: Text) -> exp.Lat
 def _with_conditions(
     select: exp.Select, first: FromTable, joined: Sequence[TableJoin]
 ) -> tuple[exp.Select, list[TableJoin]]:
-    """Tables that are only listed in FROM are joined by what WHERE says about them."""
+    """Tables that are only listed in FROM are joined by what WHERE says about them; others also by what it says about
+    them and tables before them, unless a later join is RIGHT or FULL: it would give rows whose match was left out."""
     where = select.args.get("where")
     left = list(conjuncts(where.this)) if where is not None else []
     seen, result = {first.name}, []
-    for join in joined:
+    for place, join in enumerate(joined, start=1):
         seen.add(join.table.name)
-        if not join.clause.conditions and join.clause.kind is JoinKind.INNER:
-            here = [part for part in left if _tables_of(part) <= seen and join.table.name in _tables_of(part)]
+        clause = join.clause
+        stays = all(later.clause.kind in _LEFT_STAYS for later in joined[place:])
+        if clause.kind is JoinKind.INNER and (stays or not clause.conditions):
+            here = [part for part in left if _joins(part, join.table.name, seen, alone=not clause.conditions)]
             left = [part for part in left if part not in here]
-            join = replace(join, clause=replace(join.clause, conditions=tuple(here)))
+            join = replace(join, clause=replace(clause, conditions=(*clause.conditions, *here)))
         result.append(join)
     select.set("where", exp.Where(this=exp.and_(*left, copy=False)) if left else None)
     return select, result
+
+
+def _joins(part: exp.Expr, table: str, seen: set[str], *, alone: bool) -> bool:
+    """Whether a condition is of a table and of those before it; `alone`: or of the table and no other."""
+    tables = _tables_of(part)
+    return table in tables and tables <= seen and (alone or (len(tables) > 1 and _is_plain(part)))
 
 
 def _is_plain(tree: exp.Expr) -> bool:

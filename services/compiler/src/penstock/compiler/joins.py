@@ -91,10 +91,10 @@ class Operand:
         return Windows(told, own.width_us)
 
     @property
-    def times(self) -> frozenset[str]:
-        """The columns that are the rows' event time."""
-        own = {*self.relation.times, TIMESTAMP_COLUMN}
-        return frozenset(name for column, name in self.names.items() if column in own)
+    def times(self) -> Mapping[str, int]:
+        """The columns that are the rows' event time, and by how much they are after it."""
+        own = {**self.relation.times, TIMESTAMP_COLUMN: 0}
+        return {name: own[column] for column, name in self.names.items() if column in own}
 
     def has(self, tree: exp.Expr) -> bool:
         """Whether an expression reads nothing but this side."""

@@ -136,9 +136,11 @@ class Queries:
         told = frozenset(
             target for field, target in zip(relation.columns, targets, strict=True) if field.name in windows.columns
         )
-        times = frozenset(
-            target for field, target in zip(relation.columns, targets, strict=True) if field.name in relation.times
-        )
+        times = {
+            target: relation.times[field.name]
+            for field, target in zip(relation.columns, targets, strict=True)
+            if field.name in relation.times
+        }
         return replace(named, windows=Windows(told, windows.width_us), late_letters=relation.late_letters, times=times)
 
     # SELECT -----------------------------------------------------------------------------------------------------------
@@ -224,7 +226,11 @@ class Queries:
             relation,
             windows=windows_of(projections, source),
             late_letters=source.relation.late_letters,
-            times=frozenset(name for name, value in projections if _is_event_time(value, source)),
+            times={
+                name: after_us
+                for name, value in projections
+                if (after_us := source.relation.after_time_us(value, source.name)) is not None
+            },
         )
 
     async def _grouped(self, select: exp.Select, source: SelectSource, projections: Named) -> Relation:
@@ -419,13 +425,6 @@ async def _limited(source: SelectSource, where: exp.Expr | None) -> SelectSource
     parts = where.flatten() if isinstance(where, exp.And) else (where,)
     limits = [limit for part in parts if (limit := _limit_of(part, ranking.column, source.name)) is not None]
     return replace(source, relation=await ranking.limited(min(limits))) if limits else source
-
-
-def _is_event_time(value: exp.Expr, source: SelectSource) -> bool:
-    """Whether a column of a SELECT is the event time of its rows."""
-    if not isinstance(value, exp.Column) or value.table not in ("", source.name) or value.args.get("db"):
-        return False
-    return value.name in (*source.relation.times, TIMESTAMP.name)
 
 
 def _limit_of(condition: exp.Expr, name: str, table: str | None) -> int | None:

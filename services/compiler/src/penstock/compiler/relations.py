@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 import pyarrow as pa
@@ -80,8 +80,8 @@ class Relation:
     late_letters: str | None = None
     """The source table whose late rows are letters for its dead-letter table."""
     ranking: Ranking | None = None
-    times: frozenset[str] = frozenset()
-    """The columns that are the rows' event time."""
+    times: Mapping[str, int] = field(default_factory=dict)
+    """The columns that are the rows' event time, or always so many microseconds after it: a window's end is by one."""
 
     @property
     def columns(self) -> list[pa.Field]:
@@ -92,6 +92,14 @@ class Relation:
     def hidden(self) -> list[pa.Field]:
         """The columns that every query passes on, `_timestamp` last."""
         return [field for field in self.schema if field.name in HIDDEN]
+
+    def after_time_us(self, tree: exp.Expr, table: str | None = None) -> int | None:
+        """By how much a value is after the event time of its row, if that is the same for all rows."""
+        if not isinstance(tree, exp.Column):
+            return None
+        parts = [part.name for part in tree.parts]
+        first, *fields = parts[1:] if len(parts) > 1 and parts[0] == table else parts
+        return {TIMESTAMP_COLUMN: 0, **self.times}.get(first) if not fields else None
 
     @property
     def is_updating(self) -> bool:

@@ -214,7 +214,7 @@ class Sources:
         observed = self.steps.query(select, rows, schema, f"event time {field.name} of {table.name}")
         schema = pa.schema([*rows.columns, *others, WATERMARK, TIMESTAMP])
         timed = self.steps.query(with_watermark(observed), observed, schema, f"watermark of {table.name}")
-        return replace(timed, times=frozenset() if name is None else frozenset({name.text}))
+        return replace(timed, times={} if name is None else {name.text: 0})
 
     async def _watermark(self, table: ConnectorTable, event_time: exp.Expr, rows: Relation) -> exp.Expr:
         """How far event time has come by a row."""
@@ -229,6 +229,8 @@ class Sources:
         return later(event_time.copy(), -_DEFAULT_DELAY_US)
 
     def _moment_field(self, table: ConnectorTable, name: Name, rows: Relation) -> pa.Field:
+        if name.text == TIMESTAMP_COLUMN:  # what the connector sets
+            return TIMESTAMP
         names = [field.name for field in rows.columns]
         found = next((candidate for candidate in (name.text, name.text.lower()) if candidate in names), None)
         if found is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -44,8 +44,9 @@ class _Moment:
     shift_us: int
 
 
-def time_bounds(conditions: Iterable[exp.Expr], left: frozenset[str], right: frozenset[str]) -> TimeBounds | None:
-    """The bounds that conditions set, if they set both; `left` and `right` are the columns that are event times."""
+def time_bounds(conditions: Iterable[exp.Expr], left: Mapping[str, int], right: Mapping[str, int]) -> TimeBounds | None:
+    """The bounds that conditions set, if they set both; `left` and `right` are the columns that are event times, or
+    always so many microseconds after them."""
     earliest, latest = [], []
     for smaller, greater in _orders(conditions):
         below, above = _moment(smaller, left, right), _moment(greater, left, right)
@@ -71,7 +72,7 @@ def _orders(conditions: Iterable[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr
                 yield condition.expression, condition.this
 
 
-def _moment(tree: exp.Expr, left: frozenset[str], right: frozenset[str]) -> _Moment | None:
+def _moment(tree: exp.Expr, left: Mapping[str, int], right: Mapping[str, int]) -> _Moment | None:
     match tree:
         case exp.Paren():
             return _moment(tree.this, left, right)
@@ -81,9 +82,9 @@ def _moment(tree: exp.Expr, left: frozenset[str], right: frozenset[str]) -> _Mom
                 return None
             return _Moment(moment.is_left, moment.shift_us + (length if isinstance(tree, exp.Add) else -length))
         case exp.Column() if len(tree.parts) == 1 and tree.name in left:
-            return _Moment(True, 0)
+            return _Moment(True, left[tree.name])
         case exp.Column() if len(tree.parts) == 1 and tree.name in right:
-            return _Moment(False, 0)
+            return _Moment(False, right[tree.name])
     return None
 
 

@@ -60,7 +60,8 @@ class WindowTables(Planning):
         )
         schema = await self.analyst.schema_of(select, inputs_of(rows.schema))
         relation = self.steps.query(select, timely_rows, schema, f"{node.name.lower()} windows", own="windows")
-        return Relation(relation.inputs, relation.schema, Windows(frozenset({_START, _END}), window.width_us))
+        windows = Windows(frozenset({_START, _END}), window.width_us)
+        return Relation(relation.inputs, relation.schema, windows, times={_END: 1})
 
 
 def _starts(window: Hop) -> exp.Expr:
