@@ -45,7 +45,7 @@ def main() -> None:
     arguments = _arguments()
     engines = [engine for engine in ENGINES if engine.name in arguments.engines]
     queries = [query for query in QUERIES if query.name in arguments.queries]
-    rounds = Rounds(warming=1, counted=1) if arguments.quick else Rounds(warming=4, counted=3)
+    rounds = Rounds(warming=0, counted=1) if arguments.quick else Rounds(warming=4, counted=3)
     events = arguments.events or (200_000 if arguments.quick else 2_000_000)
     result = compare(Plan(engines, queries, events, rounds, shared=arguments.quick))
     print(json.dumps(result) if arguments.json else table(result["rows"]))

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from nexmark.queries import file_tables, nexmark_queries
 from peers.base import ResultForm
 from peers.events import Files
 from peers.queries import Query
 from sessions import Command
 
 _BENCHMARKS: Final = Path(__file__).parents[1]
-_TEXTS: Final = _BENCHMARKS / "nexmark"
 _KINDS: Final = {"STRING": "TEXT"}
 
 
@@ -28,8 +28,8 @@ class Penstock:
         return Command([sys.executable, "-m", "peers.penstock_session"], {"PYTHONPATH": str(_BENCHMARKS)})
 
     def job(self, query: Query, files: Files, into: Path | None) -> Mapping[str, object]:
-        tables = (_TEXTS / "files.sql").read_text().replace("${folder}", str(files.dealt))
-        return {"sql": f"{tables}\n{_sink(query, into)};\n{(_TEXTS / f'{query.name}.sql').read_text()}"}
+        (ours,) = (one for one in nexmark_queries() if str(one) == query.name)
+        return {"sql": f"{file_tables(files.dealt)}{_sink(query, into)};\n{ours.sql}"}
 
 
 def _sink(query: Query, into: Path | None) -> str:
