@@ -126,13 +126,11 @@ class _Memory:
 
 
 def _resident_bytes(opened: Session) -> int:
-    total = 0
-    for process in opened.processes:
-        try:
-            total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total
+    """Of all its processes; 0 if one ends while they are counted, since the next count is soon."""
+    try:
+        return sum(process.memory_info().rss for process in opened.processes)
+    except psutil.NoSuchProcess:
+        return 0
 
 
 @contextmanager

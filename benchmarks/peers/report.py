@@ -73,6 +73,8 @@ def _page_lines(result: Mapping[str, Any]) -> Iterator[str]:
     for engine, version in result["versions"].items():
         yield f"| {engine} | {version} |"
     yield ""
+    yield "![How many times the throughput of each peer](../docs/nexmark.svg)"
+    yield ""
     yield "`times`: how often Penstock does what the peer does; of CPU and memory, how many times more the peer takes."
     yield ""
     for measure, meaning in MEASURES.items():
