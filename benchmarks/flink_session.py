@@ -1,7 +1,8 @@
 """Flink SQL in a process of its own, with the Python and the packages of `flink.py`: a job a line.
 
 Reads JSON objects: `settings`, and `statements`, of which the last is an INSERT; answers each, once its job has ended,
-with the job's net seconds. All jobs run in one JVM, so that its code is compiled by the first ones.
+with the job's net `seconds`, or with `refused` and why. All jobs run in one JVM, so that its code is compiled by the
+first ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ SETTINGS = {
     "table.exec.mini-batch.size": "10000",
     "table.optimizer.agg-phase-strategy": "TWO_PHASE",
     "table.local-time-zone": "UTC",
+    # A job that fails is not to begin anew for ever, which is the default with checkpoints.
+    "restart-strategy.type": "none",
 }
 
 
@@ -37,6 +40,15 @@ def run(table: Any, settings: dict[str, str], statements: list[str]) -> float:
     return milliseconds / 1000
 
 
+def answer(table: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a job."""
+    try:
+        return {"seconds": run(table, **job)}
+    except Exception as error:  # whatever Java throws arrives as one of several kinds
+        causes = [line for line in str(error).splitlines() if line.startswith(("Caused by:", "java.", "org."))]
+        return {"refused": (causes or str(error).splitlines() or [repr(error)])[-1].strip()}
+
+
 def main() -> None:
     # What Java and its libraries print goes to stderr.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -45,7 +57,7 @@ def main() -> None:
     version = importlib.import_module("pyflink.version").__version__
     print(json.dumps(version), file=answers)
     for line in sys.stdin:
-        print(json.dumps(run(table, **json.loads(line))), file=answers)
+        print(json.dumps(answer(table, json.loads(line))), file=answers)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import psutil
-from flink import Flink, FlinkUnavailable, flink
+from environments import PeerUnavailable
+from flink import flink
 from local_job import compiled, run, run_job
 from plain_pyspark import PlainPySpark, plain_pyspark
 from report import options, show
+from sessions import Session
 from window_events import (
     EVENTS_PER_SECOND,
     HOP,
@@ -145,7 +147,7 @@ class FlinkSql:
 
     name = "flink"
 
-    def __init__(self, session: Flink, events: Path) -> None:
+    def __init__(self, session: Session, events: Path) -> None:
         self._session = session
         self._events = events
 
@@ -155,7 +157,7 @@ class FlinkSql:
     async def run(self, window: Window, into: Path | None) -> float:
         # Files are complete with the checkpoint at the end of a job.
         settings = {} if into is None else {"execution.checkpointing.interval": "10 min"}
-        return self._session.run(self._statements(window, into), settings)
+        return self._session.run({"statements": list(self._statements(window, into)), "settings": settings})
 
     def _statements(self, window: Window, into: Path | None) -> Iterator[str]:
         if window.tumbles:
@@ -262,7 +264,7 @@ async def open_contenders(folder: Path, rows: int, stack: AsyncExitStack) -> tup
     ]
     try:
         session = stack.enter_context(flink(folder / "flink.log"))
-    except FlinkUnavailable as reason:
+    except PeerUnavailable as reason:
         return contenders, f"not available: {reason}"
     await asyncio.to_thread(write_events, fewer, rows, PARALLELISM)
     return [*contenders, FlinkSql(session, fewer)], session.version

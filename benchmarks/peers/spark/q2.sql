@@ -1,0 +1,2 @@
+-- append
+SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0

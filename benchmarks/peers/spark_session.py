@@ -1,0 +1,71 @@
+"""Structured Streaming in a process of its own, plain PySpark beside its JVM: a query a line, each run to its end.
+
+Reads JSON objects: the folders of `tables` with their schemas, `sql`, `mode`, `columns`, and `into`, a folder or null.
+Answers each with its `seconds`, from planning to the last micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from typing import Any, TextIO
+
+from peers.events import PARALLELISM
+from plain_pyspark import PlainPySpark, plain_pyspark
+
+from penstock.spark.testing import spark_settings
+
+SETTINGS = {"spark.sql.shuffle.partitions": str(PARALLELISM)}
+WATERMARK = "4 seconds"
+
+
+def start(session: Any, job: dict[str, Any], checkpoint: str) -> Any:
+    """The query, started."""
+    for name, table in job["tables"].items():
+        lines = session.readStream.schema(table["schema"]).option("maxFilesPerTrigger", 1).json(table["path"])
+        lines.withWatermark("dateTime", WATERMARK).createOrReplaceTempView(name)
+    results = session.sql(job["sql"]).toDF(*job["columns"])
+    writer = results.writeStream.outputMode(job["mode"]).option("checkpointLocation", checkpoint)
+    if job["into"] is None:
+        return writer.format("noop").trigger(availableNow=True).start()
+    return writer.foreachBatch(into_folder(job["into"])).trigger(availableNow=True).start()
+
+
+def into_folder(folder: str) -> Any:
+    """Writes each micro-batch, with its number in a column."""
+
+    def write(rows: Any, step: int) -> None:
+        rows.selectExpr("*", f"{step} AS _step").write.mode("append").json(folder)
+
+    return write
+
+
+def answer(session: Any, job: dict[str, Any]) -> dict[str, object]:
+    """What is said of a job."""
+    from pyspark.errors import PySparkException
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        started = time.perf_counter()
+        try:
+            start(session, job, checkpoint).awaitTermination()
+        except PySparkException as error:
+            return {"refused": str(error).split("SQLSTATE")[0].splitlines()[0].strip(" ;")}
+        return {"seconds": time.perf_counter() - started}
+
+
+def serve(peer: PlainPySpark, said: TextIO) -> None:
+    for key, value in SETTINGS.items():
+        peer.session.conf.set(key, value)
+    print(json.dumps(peer.session.version), file=said)
+    for line in sys.stdin:
+        print(json.dumps(answer(peer.session, json.loads(line))), file=said)
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    with plain_pyspark(spark_settings(heap=int(sys.argv[1]))) as opened:
+        serve(opened, answers)
