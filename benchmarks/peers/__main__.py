@@ -49,9 +49,10 @@ def main() -> None:
     events = arguments.events or (200_000 if arguments.quick else 2_000_000)
     result = compare(Plan(engines, queries, events, rounds, shared=arguments.quick))
     print(json.dumps(result) if arguments.json else table(result["rows"]))
+    problems = _problems(result["rows"], arguments)
     if arguments.write:
         _write(result)
-    sys.exit(_problems(result["rows"], arguments))
+    sys.exit(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,6 @@ def _problems(rows: Sequence[Row], arguments: argparse.Namespace) -> str | None:
     found = [f"{row['query']}: answers of {row['engine']} differ" for row in rows if row.get("agrees") is False]
     found += [f"{row['query']}: {row['not_run']}" for row in rows if row["engine"] == OURS and "not_run" in row]
     if arguments.check:
-        if not _RECORD.exists():
-            return f"there is no {_RECORD.name} to compare with; --write makes one"
         before = json.loads(_RECORD.read_text())["rows"]
         found += [str(one) for one in worse(before, rows, arguments.tolerance)]
     return "\n".join(found) or None
@@ -178,7 +177,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="record it: results.md, results.json, docs/nexmark.svg")
     parser.add_argument("--check", action="store_true", help="fail if a ratio is worse than in results.json")
     parser.add_argument("--tolerance", type=float, default=0.3, help="by how much it may be: 0.3 is 30 %%")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.quick and (arguments.write or arguments.check):
+        parser.error("figures of --quick say nothing: they are neither recorded nor compared")
+    if arguments.check and not _RECORD.exists():
+        parser.error(f"there is no {_RECORD.name} to compare with; --write makes one")
+    return arguments
 
 
 def _some_of(known: Sequence[str]) -> Any:
