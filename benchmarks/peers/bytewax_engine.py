@@ -14,7 +14,9 @@ from sessions import Command
 
 _BYTEWAX: Final = ("bytewax==0.21.1", "orjson==3.13.0")
 _FLOWS: Final = Path(__file__).with_name("bytewax")
-_WHY_NOT: Final = "it has no SQL, and this query is no flow of a few operators"
+_WHY_NOT: Final = (
+    "no flow is written for it: Bytewax has no SQL, and this is more than a few of its operators or gives changes"
+)
 
 
 class Bytewax:
