@@ -14,5 +14,7 @@ async def test_rows_are_lines_of_json(capfdbinary: pytest.CaptureFixture[bytes])
     sink = Stdout().open_sink(spec)
     await sink.write(pa.RecordBatch.from_pylist([{"a": 1, "_timestamp": 0}, {"_timestamp": 0}], schema=spec.schema))
     await sink.flush()
-    assert capfdbinary.readouterr().out == b'{"a":1}\n{"a":null}\n'
+    # Servers that other tests share may log there at the same time.
+    lines = [line for line in capfdbinary.readouterr().out.splitlines() if line.startswith(b"{")]
+    assert lines == [b'{"a":1}', b'{"a":null}']
     await sink.close()
