@@ -61,6 +61,12 @@ async def test_no_more_calls_are_made_at_once_than_may_be() -> None:
         assert max(value or 0 for _, value in await results(started, *range(20))) == 3
 
 
+async def test_first_results_import_nothing_that_other_calls_would_have_to_wait_for() -> None:
+    async with process("import sys; return int('pandas' in sys.modules)") as started:
+        assert await results(started, 1) == [(0, 0)]
+        assert await results(started, 2) == [(1, 0)]
+
+
 async def test_call_that_fails_is_made_again() -> None:
     body = "seen[a] = seen.get(a, 0) + 1\n    if seen[a] < 3: raise ValueError('not yet')\n    return seen[a]"
     async with process(body, retries=2) as started:

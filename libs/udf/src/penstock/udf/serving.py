@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.common.arrow import leave_pandas_out
 from penstock.common.udfs import Shape
 from penstock.udf import sources
 from penstock.udf.calling import Results, SourceFunction, loaded, values_of
@@ -143,6 +144,8 @@ async def serve(request: dict[str, Any], reader: asyncio.StreamReader, writer: a
         calls = Calls(function, CallSettings(**request["settings"]))
     except BaseException as error:
         return await _send(writer, json.dumps({"error": users_traceback(error)}).encode())
+    if "pandas" not in sys.modules:
+        leave_pandas_out()  # else it is imported with the first results, while other calls wait and run out of time
     await _send(writer, b"{}")
     schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(request["schema"])))
     async with asyncio.TaskGroup() as tasks:
