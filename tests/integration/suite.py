@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 from reference.comparison import Row, difference
-from reference.data import TABLES, Dataset
+from reference.data import TABLE_NAMES, TABLES, Dataset
 from reference.oracles import answer
 from reference.queries import Query
 
 from penstock.connectors.formats.json_encoder import JsonEncoder
 from penstock.spark import Engine
 
-_TABLES: Final = ("events", "refunds", "ancient")
 _CREATED: Final = re.compile(r"CREATE (?:VIEW|TABLE) (\w+)")
 _LENGTH: Final = re.compile(r"(\S+) - (\S+) AS length\b")
 """A time between two, which JSON cannot hold."""
@@ -28,7 +27,7 @@ _LENGTH: Final = re.compile(r"(\S+) - (\S+) AS length\b")
 
 def write_tables(data: Dataset, folder: Path) -> None:
     """A folder for each table, and in it a file for each partition."""
-    for table in _TABLES:
+    for table in TABLE_NAMES:
         (folder / table).mkdir(parents=True)
         for number, rows in enumerate(data.partitions(table)):
             encoder = JsonEncoder(rows.schema)
@@ -39,7 +38,7 @@ def write_tables(data: Dataset, folder: Path) -> None:
 def pipeline_of(queries: Sequence[Query], tables: Path, results: Path, *, checkpoint_interval: str) -> str:
     """All of the queries as one pipeline, each into a folder of its own."""
     sources = TABLES
-    for table in _TABLES:
+    for table in TABLE_NAMES:
         sources = sources.replace(
             f"connector = 'single_file', path = '{table}'", f"connector = 'filesystem', path = '{tables / table}'"
         )

@@ -63,6 +63,8 @@ CREATE TABLE limits (
 """
 """The connector is replaced when a program runs; the compiler only needs one that exists."""
 
+TABLE_NAMES: Final = ("events", "refunds", "ancient", "limits")
+
 _USERS: Final = ("ann", "ann", "ann", "ann", "bob", "bob", "cy", "dee", "Eve", "élan", "", None)
 _KINDS: Final = ("view", "view", "view", "click", "click", "buy", None)
 _CITIES: Final = ("Oslo", "Rome", None)

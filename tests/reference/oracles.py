@@ -6,13 +6,11 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-from reference.data import Dataset
+from reference.data import TABLE_NAMES, Dataset
 from reference.lookups import LOOKUP_TABLES
 from reference.queries import Oracle, Query
 
 from penstock.spark import Engine, FragmentSpec
-
-_TABLES: Final = ("events", "refunds", "ancient", "limits")
 
 _MACROS: Final = """
 -- As Postgres has them: NULL is greater than all else, and integers divide to integers.
@@ -52,7 +50,7 @@ async def answer(query: Query, data: Dataset, engine: Engine) -> pa.Table:
 
 def ask_duckdb(sql: str, data: Dataset) -> pa.Table:
     with duckdb.connect() as connection:
-        for table in _TABLES:
+        for table in TABLE_NAMES:
             connection.register(table, data.whole(table))
         for table, rows in LOOKUP_TABLES.items():
             connection.register(table, rows)
@@ -61,7 +59,7 @@ def ask_duckdb(sql: str, data: Dataset) -> pa.Table:
 
 
 async def _ask_spark(sql: str, data: Dataset, engine: Engine) -> pa.Table:
-    inputs = {table: data.whole(table) for table in _TABLES if table in sql}
+    inputs = {table: data.whole(table) for table in TABLE_NAMES if table in sql}
     spec = FragmentSpec(sql, {table: rows.schema for table, rows in inputs.items()})
     async with await engine.plan(spec) as fragment:
         return pa.Table.from_batches(
