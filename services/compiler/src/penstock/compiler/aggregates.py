@@ -279,18 +279,30 @@ def _windows_of(grouping: Grouping) -> Windows:
 
 
 def _times_of(grouped: Grouped) -> Mapping[str, int]:
-    """Which results are still event times: groups of the windows that the rows are of already keep the rows' times."""
+    """Which results are event times, or always so long after them: the ends of windows, and what the rows have of these
+    where groups are of the windows that the rows are of already."""
     grouping, source = grouped.grouping, grouped.source
-    if not isinstance(grouping.window, Inherited):
-        return {}
-    known = {
-        name: after_us
-        for name, tree in grouping.keys
-        if (after_us := source.relation.after_time_us(tree, source.name)) is not None
-    }
-    return {
-        name: known[tree.name] for name, tree in grouping.results if isinstance(tree, exp.Column) and tree.name in known
-    }
+    match grouping.window:
+        case Tumble(width_us) | Hop(_, width_us):
+            ends = {"start": 1 - width_us, "end": 1}
+            found = ((name, _end_of_window(tree)) for name, tree in grouping.results)
+            return {name: ends[end] for name, end in found if end in ends}
+        case Inherited():
+            known = {
+                name: after_us
+                for name, tree in grouping.keys
+                if (after_us := source.relation.after_time_us(tree, source.name)) is not None
+            }
+            results = ((name, tree.name) for name, tree in grouping.results if isinstance(tree, exp.Column))
+            return {name: known[key] for name, key in results if key in known}
+        case _:
+            return {}
+
+
+def _end_of_window(tree: exp.Expr) -> str | None:
+    """Which end of the window a result is, if it is one."""
+    is_end = isinstance(tree, exp.Dot) and isinstance(tree.this, exp.Column) and tree.this.name == WINDOW_MARK
+    return str(tree.expression.name) if is_end else None
 
 
 def with_op(schema: pa.Schema) -> pa.Schema:

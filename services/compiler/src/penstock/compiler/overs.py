@@ -8,10 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from penstock.common.program import OP_COLUMN, StageQuery, UpdatingAggregate, WindowFunction
+from penstock.common.program import HASH_COLUMN, OP_COLUMN, StageQuery, UpdatingAggregate, WindowFunction
 from penstock.compiler.aggregates import with_op
 from penstock.compiler.analysis import inputs_of
-from penstock.compiler.changes import counted, first_rows, kept_rows, spread
+from penstock.compiler.changes import counted, first_rows, hash_of, kept_rows, spread
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.dialect import spark_sql
 from penstock.compiler.plan import Key, nested
@@ -138,21 +138,35 @@ class Overs(Planning):
         )
         schema = await self.analyst.schema_of(select, inputs_of(source.relation.schema))
         rows = self.steps.query(select, source.relation, schema, "rows to rank", own="over")
-        counts = counted([*names, *own], OP_COLUMN)
-        kept = kept_rows([*names, *own], names)
-        if first is not None:
-            number = _with_ties_broken(_unqualified(first[0], source.name), own, None)
-            counts, kept = (first_rows(number, first[1], select) for select in (counts, kept))
-        schema = await self.analyst.schema_of(counts, inputs_of(schema))
-        changes = self.steps.keyed(Key(counts, None), rows, schema, "changes of rows to rank")
+        came, kept, there = _rows_to_keep(names, own) if first is None else _first_rows(first, names, own, source.name)
+        schema = await self.analyst.schema_of(came, inputs_of(schema))
+        changes = self.steps.keyed(Key(came, None), rows, schema, "changes of rows to rank")
         query = select_from_input(
             [*_values(ranked, own), column(TIMESTAMP_COLUMN, source.name)], alias=source.alias or _input_alias()
         )
-        result = nested(query, spread([*own, TIMESTAMP_COLUMN]))
+        result = nested(query, there)
         output = await self.analyst.schema_of(result, inputs_of(schema))
         merge, final = StageQuery(spark_sql(kept)), StageQuery(spark_sql(result))
         kind = UpdatingAggregate(merge, final, *self.ttl)
         return self.steps.stateful(kind, changes, tuple(names), with_op(output), _described(ranked))
+
+
+def _rows_to_keep(names: Sequence[str], own: Sequence[str]) -> tuple[exp.Select, exp.Select, exp.Select]:
+    """All rows, each once with how often it is there: what comes, what is kept of that, and the rows themselves."""
+    every = [*names, *own]
+    return counted(every, OP_COLUMN), kept_rows(every, names), spread([*own, TIMESTAMP_COLUMN])
+
+
+def _first_rows(
+    first: tuple[exp.Expr, int], names: Sequence[str], own: Sequence[str], table: str | None
+) -> tuple[exp.Select, exp.Select, exp.Select]:
+    """The same for the first so many of a key, of rows that are never taken back: these need not be counted."""
+    number, limit = first
+    number = _with_ties_broken(_unqualified(number, table), own, None, latest_first=True)
+    columns = [column(name) for name in (*names, *own, TIMESTAMP_COLUMN)]
+    kept = select_from_input([*columns, aliased(hash_of(names), HASH_COLUMN)])
+    came, kept = (first_rows(number, limit, select) for select in (select_from_input(columns), kept))
+    return came, kept, select_from_input([column(name) for name in (*own, TIMESTAMP_COLUMN)])
 
 
 def windows_of(projections: Sequence[tuple[str, exp.Expr]], source: SelectSource) -> Windows:
@@ -173,7 +187,10 @@ def _values(ranked: Ranked, tie_breakers: Sequence[str] = ()) -> Iterator[exp.Ex
         yield aliased(_with_ties_broken(tree, tie_breakers, ranked.source.name), name)
 
 
-def _with_ties_broken(tree: exp.Expr, names: Sequence[str], table: str | None) -> exp.Expr:
+def _with_ties_broken(
+    tree: exp.Expr, names: Sequence[str], table: str | None, *, latest_first: bool = False
+) -> exp.Expr:
+    """The tree with an order that leaves nothing open; of equal rows, perhaps, the one of the latest event time."""
     root = exp.Paren(this=tree.copy())
     for over in root.find_all(exp.Window) if names else ():
         function = over.this
@@ -184,6 +201,8 @@ def _with_ties_broken(tree: exp.Expr, names: Sequence[str], table: str | None) -
         if by_rows or function.name.lower() in _ORDERED:
             order = over.args.get("order") or exp.Order(expressions=[])
             ties = [exp.Ordered(this=column(name, table), desc=False, nulls_first=True) for name in names]
+            if latest_first:
+                ties.append(exp.Ordered(this=column(TIMESTAMP_COLUMN, table), desc=True, nulls_first=True))
             over.set("order", exp.Order(expressions=[*order.expressions, *ties]))
     result: exp.Expr = root.this
     return result

@@ -17,6 +17,7 @@ from penstock.compiler.async_calls import AsyncCalls, Selected
 from penstock.compiler.catalog import ConnectorTable, refuse_reserved
 from penstock.compiler.checks import Clause, check_clauses, check_expressions
 from penstock.compiler.diagnostics import Known, Problems, refusal
+from penstock.compiler.grouped_windows import windowed_table, with_grouped_window
 from penstock.compiler.grouping import WINDOW_MARK, Grouping, Named, distinct, group, is_grouped, with_window
 from penstock.compiler.joined_tables import JoinedTables, has_joins
 from penstock.compiler.joins import Joins
@@ -160,6 +161,8 @@ class Queries:
 
     async def _select(self, select: exp.Select, scope: Scope, positional: bool) -> Relation:
         check_clauses(select, self.text)
+        if (table := windowed_table(select)) is not None:
+            select = with_grouped_window(select, table, await scope.relation(table), self.kinds)
         select, source = await self._read(select, scope)
         select = with_named_windows(select, self.text)
         self._check(select)

@@ -19,8 +19,8 @@ from penstock.compiler.tables import SelectSource
 from penstock.compiler.windows import Hop, Session, interval_of, is_on_time, later, pane_of, read_window
 from penstock.connectors.base import TIMESTAMP_COLUMN
 
-_START: Final = "window_start"
-_END: Final = "window_end"
+START: Final = "window_start"
+END: Final = "window_end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class WindowTables(Planning):
         if isinstance(window, Session):
             hint = "group by session(…) instead: where a session ends depends on the key"
             raise refusal("unsupported", "session windows cannot be in FROM", self.text.place(node), hint)
-        for name in (_START, _END):
+        for name in (START, END):
             if name in rows.schema.names:
                 raise refusal("duplicate", f"the table has a column {name} already", self.text.span(node))
         starts = pane_of(window.width_us)
@@ -51,8 +51,8 @@ class WindowTables(Planning):
         select = select_from_input(
             [
                 *(column(field.name) for field in rows.columns),
-                aliased(starts, _START),
-                aliased(end, _END),
+                aliased(starts, START),
+                aliased(end, END),
                 *([column(OP_COLUMN)] if rows.is_updating else []),
                 exp.Alias(this=later(end.copy(), -1), alias=identifier(TIMESTAMP_COLUMN)),
             ],
@@ -60,8 +60,8 @@ class WindowTables(Planning):
         )
         schema = await self.analyst.schema_of(select, inputs_of(rows.schema))
         relation = self.steps.query(select, timely_rows, schema, f"{node.name.lower()} windows", own="windows")
-        windows = Windows(frozenset({_START, _END}), window.width_us)
-        return Relation(relation.inputs, relation.schema, windows, times={_END: 1})
+        windows = Windows(frozenset({START, END}), window.width_us)
+        return Relation(relation.inputs, relation.schema, windows, times={END: 1})
 
 
 def _starts(window: Hop) -> exp.Expr:

@@ -13,6 +13,7 @@ from penstock.worker.operators.base import END_OF_TIME
 from penstock.worker.operators.difference import difference
 from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query
+from penstock.worker.state.batches import empty, joined
 from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.lifetimes import Lifetime
@@ -22,7 +23,7 @@ _GROUPS: Final = "groups"
 # So many rows wait at least until they are merged.
 _LEAST_FRESH_ROWS: Final = 1 << 16
 # What waits for a flush, and so the memory that one takes, has this bound: beyond it there is one ahead of its time.
-_MOST_PENDING_BYTES: Final = 8 << 20
+_MOST_PENDING_BYTES: Final = 32 << 20
 
 
 class UpdatingAggregates:
@@ -38,17 +39,19 @@ class UpdatingAggregates:
         time_column = TIMESTAMP_COLUMN if has_time else None
         self._kept = KeyedState(merge.output, ttl_us=lifetime.us, time_column=time_column, budget=budget)
         self.tables = {_GROUPS: self._kept.table}
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = 0
-        self._merged_rows = 0  # how many of them came out of a merge
+        self._fresh: list[pa.RecordBatch] = []
+        self._fresh_rows = 0
+        self._merged = empty(merge.output)
+        """What came before them since the last flush, merged, with hashes."""
 
     @property
     def holds_changes(self) -> bool:
-        return bool(self._pending)
+        return bool(self._fresh_rows or self._merged.num_rows)
 
     @property
     def state_rows(self) -> int:
-        return self._kept.rows + self._pending_rows
+        pending: int = self._fresh_rows + self._merged.num_rows
+        return self._kept.rows + pending
 
     @property
     def state_bytes(self) -> int:
@@ -56,29 +59,41 @@ class UpdatingAggregates:
 
     @property
     def _pending_bytes(self) -> int:
-        return sum(batch.nbytes for batch in self._pending)
+        return sum(batch.nbytes for batch in (self._merged, *self._fresh))
 
     async def process(self, batches: Batches) -> Batches:
-        self._pending += with_rows(batches)
-        self._pending_rows = sum(batch.num_rows for batch in self._pending)
+        self._fresh += with_rows(batches)
+        self._fresh_rows = sum(batch.num_rows for batch in self._fresh)
         is_much = self._pending_bytes > _MOST_PENDING_BYTES
-        if not is_much and self._pending_rows - self._merged_rows <= max(_LEAST_FRESH_ROWS, 2 * self._merged_rows):
+        if not is_much and self._fresh_rows <= max(_LEAST_FRESH_ROWS, 2 * self._merged.num_rows):
             return ()
-        merged = unhashed(await self._merge.run(self._pending))
-        self._pending = list(with_rows([merged]))
-        self._pending_rows = self._merged_rows = merged.num_rows
+        await self._merge_fresh()
         return await self.flush() if 2 * self._pending_bytes > _MOST_PENDING_BYTES else ()
 
+    async def _merge_fresh(self) -> None:
+        if self._fresh:
+            self._merged = await self._merge.run([unhashed(self._merged), *self._fresh])
+            self._fresh, self._fresh_rows = [], 0
+
     async def flush(self) -> Batches:
-        changed = await self._merge.run(self._pending)
-        self._pending, self._pending_rows, self._merged_rows = [], 0, 0
+        await self._merge_fresh()
+        changed, self._merged = self._merged, empty(self._merge.output)
         hashes = np.unique(row_hashes(changed))
         self._expire(None)
         before = self._kept.fetch(hashes)
-        after = await self._merge.run([unhashed(before), unhashed(changed)]) if before.num_rows else changed
+        after = await self._put_together(before, changed)
         self._kept.replace(hashes, after)
         old, current = [await self._final.run([unhashed(rows)]) for rows in (before, after)]
         return with_rows([difference(old, current, timed=False)])
+
+    async def _put_together(self, before: pa.RecordBatch, changed: pa.RecordBatch) -> pa.RecordBatch:
+        """What is kept and what came of some keys; of those of which nothing was kept, it is what came."""
+        if not before.num_rows:
+            return changed
+        is_known = np.isin(row_hashes(changed), row_hashes(before))
+        known, new = (changed.filter(pa.array(mask)) for mask in (is_known, ~is_known))
+        merged = await self._merge.run([unhashed(before), unhashed(known)])
+        return joined([merged, new], self._merge.output)
 
     async def advance(self, watermark: int) -> Batches:
         changes = await self.flush() if watermark == END_OF_TIME else ()
