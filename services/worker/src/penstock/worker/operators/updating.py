@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.base import TIMESTAMP_COLUMN
@@ -14,6 +13,7 @@ from penstock.worker.operators.difference import difference
 from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query
 from penstock.worker.state.budget import UNLIMITED, Budget
+from penstock.worker.state.index import distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.slabs import row_hashes
@@ -72,7 +72,7 @@ class UpdatingAggregates:
     async def flush(self) -> Batches:
         changed = await self._merge.run(self._pending)
         self._pending, self._pending_rows, self._merged_rows = [], 0, 0
-        hashes = np.unique(row_hashes(changed))
+        hashes = distinct(row_hashes(changed))
         self._expire(None)
         before = self._kept.fetch(hashes)
         after = await self._merge.run([unhashed(before), unhashed(changed)]) if before.num_rows else changed
