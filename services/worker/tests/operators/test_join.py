@@ -185,6 +185,16 @@ async def test_rows_are_forgotten_when_the_other_side_can_no_longer_meet_them(pl
     assert 20 <= len(rows_of(met)) < 100
 
 
+async def test_a_row_that_comes_too_late_to_be_kept_does_not_leave_unmatched(planner: SharedPlanner) -> None:
+    join, output = join_of(JoinKind.FULL, False, False, retention_us=1000)
+    operator = await opened(join, schema_of(LEFT, False), output, planner)
+    await operator.process((batch_of(schema_of(LEFT, False), [(1, 5, 10_000)]),))
+    await operator.flush()
+    await operator.advance(10_000)
+    await operator.process((batch_of(schema_of(LEFT, False), [(1, 6, 8_000), (1, 7, 9_500)]),))
+    assert [row[:2] for row in rows_of(await operator.flush())] == [(1, 7)]
+
+
 async def test_state_is_restored(planner: SharedPlanner) -> None:
     join, output = join_of(JoinKind.LEFT)
     first, second = [await opened(join, schema_of(LEFT, True), output, planner) for _ in range(2)]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.worker.state.index import ABSENT, HashIndex, Int64s
+from penstock.worker.state.index import ABSENT, HashIndex, Int64s, distinct
 
 SPREAD = 0x9E3779B97F4A7C15
 INVERSE = pow(SPREAD, -1, 2**64)
@@ -18,7 +18,7 @@ def at_one_place(number: int) -> int:
 
 HASHES = st.one_of(st.integers(0, 40).map(at_one_place), st.integers(-5, 40), st.integers(-(2**63), 2**63 - 1))
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["insert", "remove", "move", "find"]), st.sets(HASHES, max_size=60)), max_size=30
+    st.tuples(st.sampled_from(["insert", "remove", "move", "put", "find"]), st.sets(HASHES, max_size=60)), max_size=30
 )
 
 
@@ -43,6 +43,11 @@ def test_the_index_says_what_a_dictionary_says(steps: list[tuple[str, set[int]]]
                 locations = range(location, location := location + len(present))
                 index.move(array(present), array(list(locations)))
                 model.update(zip(present, locations, strict=True))
+            case "put":
+                new = dict(zip(sorted(chosen), range(location, location := location + len(chosen)), strict=True))
+                former = index.put(array(list(new)), array(list(new.values())))
+                assert former.tolist() == [model[one] for one in present]
+                model.update(new)
             case _:
                 pass
         everything = sorted(chosen | model.keys())
@@ -71,3 +76,8 @@ def test_coming_and_going_does_not_grow_the_index() -> None:
         index.remove(hashes)
     assert len(index) == 0
     assert index.nbytes < 1 << 16
+
+
+@given(st.lists(st.one_of(st.integers(-3, 3), HASHES)))
+def test_distinct_hashes_are_each_there_once_in_order(hashes: list[int]) -> None:
+    assert distinct(array(hashes)).tolist() == sorted(set(hashes))

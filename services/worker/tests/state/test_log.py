@@ -78,7 +78,7 @@ def test_a_hash_with_many_rows_has_few_runs() -> None:
         log.add(batch([("x", time, 5)]))
     number, runs = int(log._index.find(np.array([5]))[0]), 0
     while number >= 0:
-        number, runs = int(log._runs.older[number]), runs + 1
+        number, runs = int(log._runs.table["older"][number]), runs + 1
     assert runs <= 11
 
 

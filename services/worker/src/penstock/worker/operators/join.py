@@ -24,7 +24,7 @@ from penstock.worker.operators.queries import Query
 from penstock.worker.operators.sides import JoinQuery, Sides
 from penstock.worker.state.batches import empty, joined
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import Int64s
+from penstock.worker.state.index import Int64s, distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.log import KeyedLog
@@ -61,6 +61,10 @@ class Side(Protocol):
 
     async def change(self, rows: pa.RecordBatch) -> None:
         """Rows have come, or were taken back."""
+        ...
+
+    async def changed(self, before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The same, where all rows of their keys, and perhaps of others, were fetched. Returns what they are now."""
         ...
 
     def expire(self, watermark: int | None) -> None:
@@ -102,6 +106,10 @@ class RowsThatStay:
         self._log.add(rows)
         self.table.add([rows])
 
+    async def changed(self, before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+        await self.change(rows)
+        return joined([before, self._log.unexpired(rows) if self._lifetime.clock is None else rows], self._rows)
+
     def expire(self, watermark: int | None) -> None:
         keeping_us, moment = self._lifetime.us, self._lifetime.moment(watermark)
         if keeping_us and moment is not None:
@@ -138,10 +146,19 @@ class RowsThatChange:
         return self._state.fetch(hashes)
 
     async def change(self, rows: pa.RecordBatch) -> None:
-        hashes = np.unique(row_hashes(rows))
-        before = self._state.fetch(hashes)
+        hashes = distinct(row_hashes(rows))
+        await self._merged(hashes, self._state.fetch(hashes), rows)
+
+    async def changed(self, before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+        hashes = distinct(row_hashes(rows))
+        is_touched = np.isin(row_hashes(before), hashes)
+        touched, others = (before.filter(pa.array(chosen)) for chosen in (is_touched, ~is_touched))
+        return joined([others, await self._merged(hashes, touched, rows)], self._merge.output)
+
+    async def _merged(self, hashes: Int64s, before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
         after = await self._merge.run([unhashed(before), unhashed(rows)]) if before.num_rows else rows
         self._state.replace(hashes, after)
+        return after
 
     def expire(self, watermark: int | None) -> None:
         if (moment := self._lifetime.moment(watermark)) is not None:
@@ -220,7 +237,7 @@ class Joins:
 
     async def _alone(self, side: str, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """What leaves and comes by rows of one side alone."""
-        met = unhashed(self._kept[_OTHER[side]].fetch(np.unique(row_hashes(rows))))
+        met = unhashed(self._kept[_OTHER[side]].fetch(distinct(row_hashes(rows))))
         await self._kept[side].change(rows)
         gone, come = [await self._joined(side, part, met) for part in _parted(unhashed(rows))]
         return gone, come
@@ -232,16 +249,16 @@ class Joins:
 
     async def _together(self, came: dict[str, pa.RecordBatch]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """What there is of the keys of some rows, before them and after."""
-        hashes = np.unique(np.concatenate([row_hashes(rows) for rows in came.values()]))
-        before = await self._all_of(hashes)
-        for side, rows in came.items():
-            if rows.num_rows:
-                await self._kept[side].change(rows)
-        return before, await self._all_of(hashes)
-
-    async def _all_of(self, hashes: Int64s) -> pa.RecordBatch:
-        left, right = (unhashed(self._kept[side].fetch(hashes)) for side in (LEFT, RIGHT))
-        return await self._query.run([left], [right])
+        hashes = distinct(np.concatenate([row_hashes(rows) for rows in came.values()]))
+        before = {side: self._kept[side].fetch(hashes) for side in came}
+        after = {
+            side: await self._kept[side].changed(before[side], rows) if rows.num_rows else before[side]
+            for side, rows in came.items()
+        }
+        old, current = [
+            await self._query.run([unhashed(kept[LEFT])], [unhashed(kept[RIGHT])]) for kept in (before, after)
+        ]
+        return old, current
 
     async def advance(self, watermark: int) -> Batches:
         changes = await self.flush() if watermark == END_OF_TIME else ()

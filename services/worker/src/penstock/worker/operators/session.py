@@ -15,7 +15,7 @@ from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query, QueryOperator
 from penstock.worker.state.bins import Bins
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import Int64s
+from penstock.worker.state.index import Int64s, distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.slabs import row_hashes
 from penstock.worker.state.times import microseconds
@@ -54,7 +54,7 @@ class SessionWindows(QueryOperator):
 
     async def process(self, batches: Batches) -> Batches:
         merged = await self._merge.run(batches)
-        hashes = np.unique(row_hashes(merged))
+        hashes = distinct(row_hashes(merged))
         kept = self._sessions.fetch(hashes)
         if kept.num_rows:
             merged = await self._merge.run([unhashed(kept), unhashed(merged)])
@@ -68,13 +68,13 @@ class SessionWindows(QueryOperator):
     async def advance(self, watermark: int) -> Batches:
         self._watermark = watermark
         due = [row_hashes(batch) for _, batches in self._ends.take_until(watermark + 1) for batch in batches]
-        hashes = np.unique(np.concatenate(due)) if due else np.empty(0, np.int64)
+        hashes = distinct(np.concatenate(due)) if due else np.empty(0, np.int64)
         portions = np.split(hashes, range(_PORTION_HASHES, hashes.size, _PORTION_HASHES))
         return with_rows([await self._ended(portion, watermark) for portion in portions])
 
     async def restore(self, name: str, rows: pa.Table) -> None:
         sessions = loaded(self._sessions, rows, self._merge.output)
-        hashes = np.unique(row_hashes(sessions))
+        hashes = distinct(row_hashes(sessions))
         ends = _first_ends(hashes, sessions)
         self._file(hashes, ends, ends < _NEVER)
 
@@ -83,7 +83,7 @@ class SessionWindows(QueryOperator):
         rows = self._sessions.fetch(hashes)
         has_ended = microseconds(rows.column(WINDOW_END_COLUMN)) <= watermark
         results = await self._final.run([unhashed(rows.filter(pa.array(has_ended)))])
-        changed = np.unique(row_hashes(rows)[has_ended])
+        changed = distinct(row_hashes(rows)[has_ended])
         others = rows.filter(pa.array(~has_ended))
         self._sessions.replace(changed, others.filter(pa.array(np.isin(row_hashes(others), changed))))
         ends = _first_ends(hashes, others)

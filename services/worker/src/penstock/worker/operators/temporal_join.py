@@ -22,7 +22,7 @@ from penstock.worker.operators.queries import Query
 from penstock.worker.operators.sides import JoinQuery, Sides, portions
 from penstock.worker.state.bins import Bins
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import Int64s
+from penstock.worker.state.index import Int64s, distinct
 from penstock.worker.state.keyed import KeyedState, loaded
 from penstock.worker.state.slabs import row_hashes
 from penstock.worker.state.tables import ExpiringTimeKey, StateTable
@@ -124,4 +124,4 @@ class TemporalJoins:
 
 def _hashes(batches: Sequence[pa.RecordBatch]) -> Int64s:
     """The distinct hashes of rows."""
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *(row_hashes(batch) for batch in batches)]))
+    return distinct(np.concatenate([np.zeros(0, np.int64), *(row_hashes(batch) for batch in batches)]))

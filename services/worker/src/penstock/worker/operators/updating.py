@@ -15,6 +15,7 @@ from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query
 from penstock.worker.state.batches import empty, joined
 from penstock.worker.state.budget import UNLIMITED, Budget
+from penstock.worker.state.index import distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.slabs import row_hashes
@@ -78,7 +79,7 @@ class UpdatingAggregates:
     async def flush(self) -> Batches:
         await self._merge_fresh()
         changed, self._merged = self._merged, empty(self._merge.output)
-        hashes = np.unique(row_hashes(changed))
+        hashes = distinct(row_hashes(changed))
         self._expire(None)
         before = self._kept.fetch(hashes)
         after = await self._put_together(before, changed)

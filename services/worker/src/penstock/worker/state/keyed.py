@@ -16,9 +16,11 @@ from penstock.worker.state.slabs import (
     Slab,
     by_slab,
     crowd_of,
+    drop,
     is_mostly_dead,
     rewritten,
     row_hashes,
+    rows_of,
     spill_slabs,
 )
 from penstock.worker.state.tables import TOUCHED_COLUMN, KeyValueView, Part
@@ -67,8 +69,7 @@ class KeyedState:
     @property
     def memory_bytes(self) -> int:
         """What of that is in memory."""
-        spilled: int = sum(slab.rows.nbytes for slab in self._slabs.values() if slab.is_spilled)
-        return self.nbytes - spilled
+        return self._index.nbytes + sum(slab.memory_bytes for slab in self._slabs.values())
 
     def spill(self, bytes: int) -> int:
         """Moves slabs to files."""
@@ -77,15 +78,18 @@ class KeyedState:
     def fetch(self, hashes: Int64s) -> pa.RecordBatch:
         """All rows kept for distinct hashes, those of one hash together."""
         locations = self._index.find(hashes)
-        parts = [self._slabs[slab].take(runs) for slab, runs in by_slab(locations[locations != ABSENT])]
-        return joined(parts, self._schema)
+        return rows_of(by_slab(locations[locations != ABSENT], self._slabs), self._schema)
 
     def replace(self, hashes: Int64s, rows: pa.RecordBatch) -> None:
         """Keeps exactly these rows for distinct hashes, which are those of the rows and perhaps more."""
-        self._forget(hashes)
+        gone = hashes
         if rows.num_rows:
             slab = self._slab_of(rows)
-            self._index.insert(slab.hashes, self._add(slab))
+            drop(by_slab(self._index.put(slab.hashes, self._add(slab)), self._slabs))
+            gone = hashes[:0]
+            if slab.hashes.size < hashes.size:
+                gone = np.setdiff1d(hashes, slab.hashes, assume_unique=True)
+        self._forget(gone)
         self.table.put(hashes, rows, self._moment if self._time_column is None else None)
         self._compact()
         self._budget.hold(self, lambda: self.memory_bytes)
@@ -157,10 +161,7 @@ class KeyedState:
         return np.arange(first, first + slab.hashes.size)
 
     def _forget(self, hashes: Int64s) -> None:
-        for number, runs in by_slab(self._index.remove(hashes)):
-            slab = self._slabs[number]
-            slab.alive[runs] = False
-            slab.kept -= int(slab.lengths(runs).sum())
+        drop(by_slab(self._index.remove(hashes), self._slabs))
 
     def _sweep(self, before: int) -> None:
         for slab in self._slabs.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,35 +17,37 @@ from penstock.worker.state.slabs import (
     Slab,
     by_slab,
     crowd_of,
+    drop,
     is_mostly_dead,
     rewritten,
     row_hashes,
+    rows_of,
     spill_slabs,
 )
 from penstock.worker.state.times import microseconds
 
 _NONE: Final = -1
 _LEAST_RUNS: Final = 1 << 10
+_RUN: Final = np.dtype([("location", np.int64), ("length", np.int32), ("older", np.int32)])
 _SWEEPS: Final = 8  # rows outlive their time by at most this part of it
 
 
 class Runs:
     """Runs of rows of one hash, by number: where each is, how long it is, and which one of the same hash is older.
 
-    A run without rows is nowhere; it stays for the sake of those behind it."""
+    A run without rows is nowhere; it stays for the sake of those behind it. What is known of one is side by side in
+    `table`, so that reading it touches one line of the cache.
+    """
 
     def __init__(self) -> None:
-        self.locations = np.full(_LEAST_RUNS, _NONE, np.int64)
-        self.lengths = np.zeros(_LEAST_RUNS, np.int32)
-        self.older = np.full(_LEAST_RUNS, _NONE, np.int32)
+        self.table = np.zeros(_LEAST_RUNS, _RUN)
         self._free = np.arange(_LEAST_RUNS, dtype=np.int32)[::-1].copy()  # a stack, as large as all numbers
         self._free_count = _LEAST_RUNS
 
     @property
     def nbytes(self) -> int:
         """The memory of all."""
-        arrays = (self.locations, self.lengths, self.older, self._free)
-        return sum(int(array.nbytes) for array in arrays)
+        return int(self.table.nbytes + self._free.nbytes)
 
     def take(self, count: int) -> Int64s:
         """Numbers for new runs."""
@@ -56,17 +58,12 @@ class Runs:
 
     def free(self, numbers: Int64s) -> None:
         """Gives numbers back."""
-        self.locations[numbers] = _NONE
-        self.lengths[numbers] = 0
         self._free[self._free_count : self._free_count + numbers.size] = numbers
         self._free_count += numbers.size
 
     def _grow(self) -> None:
-        size = self.locations.size
-        self.locations, self.older = (
-            np.concatenate([array, np.full(size, _NONE, array.dtype)]) for array in (self.locations, self.older)
-        )
-        self.lengths = np.concatenate([self.lengths, np.zeros(size, np.int32)])
+        size = self.table.size
+        self.table = np.concatenate([self.table, np.zeros(size, _RUN)])
         self._free = np.concatenate([np.arange(size, 2 * size, dtype=np.int32)[::-1], self._free])
         self._free_count += size
 
@@ -103,8 +100,8 @@ class KeyedLog:
     @property
     def memory_bytes(self) -> int:
         """What of that is in memory."""
-        spilled: int = sum(slab.rows.nbytes for slab in self._slabs.values() if slab.is_spilled)
-        return self.nbytes - spilled
+        slabs = sum(slab.memory_bytes for slab in self._slabs.values())
+        return self._index.nbytes + self._runs.nbytes + slabs
 
     def spill(self, bytes: int) -> int:
         """Moves slabs to files."""
@@ -113,28 +110,26 @@ class KeyedLog:
     def fetch(self, hashes: Int64s) -> pa.RecordBatch:
         """All rows of distinct hashes that are not too old, whether they have been forgotten yet or not."""
         numbers = self._index.find(hashes)
-        found: list[Int64s] = []
+        found: list[Int64s] = [np.empty(0, np.int64)]
         while (numbers := numbers[numbers != _NONE]).size:
-            found.append(self._runs.locations[numbers])
-            numbers = self._runs.older[numbers]
-        locations = np.concatenate(found) if found else np.empty(0, np.int64)
-        return self._unexpired(joined(list(self._rows_at(locations[locations != _NONE])), self._schema))
+            runs = self._runs.table.take(numbers)
+            found.append(runs["location"])
+            numbers = runs["older"]
+        return self.unexpired(rows_of(self._runs_at(np.concatenate(found)), self._schema))
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Keeps more rows."""
         if not rows.num_rows:
             return
         hashes, lengths = np.unique(row_hashes(rows), return_counts=True)
-        older = self._index.find(hashes)
-        is_new = older == _NONE
+        youngest = self._index.find(hashes)
+        older = youngest.copy()
         parts = list(self._absorbed(older, lengths))
         slab = self._slab_of(joined([*parts, rows], self._schema) if parts else rows)
-        numbers = self._runs.take(hashes.size)
-        self._runs.locations[numbers] = self._file(slab, numbers)
-        self._runs.lengths[numbers] = slab.lengths(np.arange(hashes.size))
-        self._runs.older[numbers] = older
-        self._index.insert(hashes[is_new], numbers[is_new])
-        self._index.move(hashes[~is_new], numbers[~is_new])
+        numbers = self._numbered(hashes, youngest, older)
+        self._runs.table["location"][numbers] = self._file(slab, numbers)
+        self._runs.table["length"][numbers] = slab.lengths(np.arange(hashes.size))
+        self._runs.table["older"][numbers] = older
         self._compact()
         self._budget.hold(self, lambda: self.memory_bytes)
 
@@ -146,26 +141,42 @@ class KeyedLog:
             self._sweep()
 
     def _absorbed(self, older: Int64s, lengths: Int64s) -> Iterator[pa.RecordBatch]:
-        """The rows of older runs that new ones are joined with; afterwards `older` has those that stay."""
-        while True:
-            joins = (older != _NONE) & (np.where(older == _NONE, 0, self._runs.lengths[older]) <= lengths)
-            if not joins.any():
-                return
-            numbers = older[joins]
-            lengths[joins] += self._runs.lengths[numbers]
-            older[joins] = self._runs.older[numbers]
-            locations = self._runs.locations[numbers]
-            locations = locations[locations != _NONE]
-            yield from map(self._unexpired, self._rows_at(locations))
-            self._drop(locations)
-            self._runs.free(numbers)
+        """The rows of older runs that new ones are joined with; afterwards `older` has those that stay.
 
-    def _unexpired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        The number of the youngest run of a hash is not given back."""
+        youngest = older.copy()
+        joining = np.flatnonzero(older != _NONE)
+        while joining.size:
+            runs = self._runs.table.take(older[joining])
+            is_short = runs["length"] <= lengths[joining]
+            joining, runs = joining[is_short], runs[is_short]
+            found = self._runs_at(runs["location"])
+            if found:
+                yield self.unexpired(rows_of(found, self._schema))
+                drop(found)
+            numbers = older[joining]
+            self._runs.free(numbers[numbers != youngest[joining]])
+            lengths[joining] += runs["length"]
+            older[joining] = runs["older"]
+            joining = joining[runs["older"] != _NONE]
+
+    def _numbered(self, hashes: Int64s, youngest: Int64s, older: Int64s) -> Int64s:
+        """Numbers of the new runs: that of the youngest one where that was joined with the new one."""
+        numbers = youngest.copy()
+        stays, is_new = youngest == older, youngest == _NONE
+        numbers[stays] = self._runs.take(int(np.count_nonzero(stays)))
+        self._index.insert(hashes[is_new], numbers[is_new])
+        self._index.move(hashes[stays & ~is_new], numbers[stays & ~is_new])
+        return numbers
+
+    def unexpired(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of some rows that are not too old."""
         early = microseconds(rows.column(self._time_column)) < self._expired_before
         return rows.filter(pa.array(~early)) if early.any() else rows
 
-    def _rows_at(self, locations: Int64s) -> Iterator[pa.RecordBatch]:
-        return (self._slabs[slab].take(runs) for slab, runs in by_slab(locations))
+    def _runs_at(self, locations: Int64s) -> Sequence[tuple[Slab, Int64s]]:
+        """Runs slab by slab, without those that are nowhere."""
+        return by_slab(locations[locations != _NONE], self._slabs)
 
     def _slab_of(self, rows: pa.RecordBatch) -> Slab:
         """Rows as runs in the order of their hashes."""
@@ -185,13 +196,6 @@ class KeyedLog:
         self._next_slab += 1
         return np.arange(first, first + slab.hashes.size)
 
-    def _drop(self, locations: Int64s) -> None:
-        """Runs are no longer where they were."""
-        for number, runs in by_slab(locations):
-            slab = self._slabs[number]
-            slab.alive[runs] = False
-            slab.kept -= int(slab.lengths(runs).sum())
-
     def _sweep(self) -> None:
         """Drops runs of which all rows are too old, and hashes that have no others."""
         old: list[Int64s] = []
@@ -200,8 +204,7 @@ class KeyedLog:
             if slab.oldest < self._expired_before:
                 runs = np.flatnonzero(slab.alive & (slab.times < self._expired_before))
                 slab.oldest = self._expired_before
-                slab.alive[runs] = False
-                slab.kept -= int(slab.lengths(runs).sum())
+                drop([(slab, runs)])
                 self._empty(self._numbers[number][runs])
                 old.append(slab.hashes[runs])
         if old:
@@ -209,15 +212,16 @@ class KeyedLog:
         self._compact()
 
     def _empty(self, numbers: Int64s) -> None:
-        self._runs.locations[numbers] = _NONE
-        self._runs.lengths[numbers] = 0
+        self._runs.table["location"][numbers] = _NONE
+        self._runs.table["length"][numbers] = 0
 
     def _unlink(self, hashes: Int64s) -> None:
         """Takes empty runs off the young end of these hashes."""
         heads = self._index.find(hashes)
-        while (gone := (heads != _NONE) & (np.where(heads == _NONE, 1, self._runs.lengths[heads]) == 0)).any():
+        lengths, older = self._runs.table["length"], self._runs.table["older"]
+        while (gone := (heads != _NONE) & (np.where(heads == _NONE, 1, lengths[heads]) == 0)).any():
             numbers = heads[gone]
-            heads[gone] = self._runs.older[numbers]
+            heads[gone] = older[numbers]
             self._runs.free(numbers)
         self._index.move(hashes[heads != _NONE], heads[heads != _NONE])
         self._index.remove(hashes[heads == _NONE])
@@ -239,4 +243,4 @@ class KeyedLog:
         alive: list[npt.NDArray[np.int64]] = [np.flatnonzero(slab.alive) for slab, _ in popped]
         slab = rewritten([(slab, runs) for (slab, _), runs in zip(popped, alive, strict=True)], self._schema)
         moved = np.concatenate([of[runs] for (_, of), runs in zip(popped, alive, strict=True)])
-        self._runs.locations[moved] = self._file(slab, moved)
+        self._runs.table["location"][moved] = self._file(slab, moved)

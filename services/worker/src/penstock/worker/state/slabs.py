@@ -7,14 +7,15 @@ rows written anew, so that there are few and a row is copied only a few times (a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.common.program import HASH_COLUMN
-from penstock.worker.state.batches import joined
 from penstock.worker.state.budget import Budget
+from penstock.worker.state.gathering import Columns, columns_of, gathered
 from penstock.worker.state.index import Int64s
 
 RUN_BITS: Final = 28  # a location is a slab's number and, in so many bits, the number of a run of rows in it
@@ -29,10 +30,14 @@ _LARGE_BYTES: Final = 4 << 20
 class Slab:
     """Rows that never change, those of one hash next to each other, and which of them are still kept."""
 
-    __slots__ = ("alive", "bounds", "hashes", "is_spilled", "kept", "nbytes", "oldest", "rows", "size", "times")
+    __slots__ = (
+        "_columns", "alive", "bounds", "hashes", "is_spilled", "kept", "nbytes", "oldest", "row_bytes", "rows", "size",
+        "times",
+    )  # fmt: skip
 
     def __init__(self, rows: pa.RecordBatch, hashes: Int64s, bounds: Int64s | None, times: Int64s | None) -> None:
         self.rows = rows
+        self._columns: Columns | None = None
         self.size: int = rows.num_rows
         self.hashes = hashes
         """One for each run of rows."""
@@ -47,8 +52,14 @@ class Slab:
         self.oldest = 0 if times is None else int(times.min())
         """No run that is still kept was last touched before this."""
         arrays = (array for array in (hashes, bounds, times, self.alive) if array is not None)
-        self.nbytes: int = rows.nbytes + sum(array.nbytes for array in arrays if array.flags.owndata)
+        self.row_bytes: int = rows.nbytes
+        self.nbytes: int = self.row_bytes + sum(array.nbytes for array in arrays if array.flags.owndata)
         """Wherever the rows are."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What of it is in memory."""
+        return self.nbytes - self.row_bytes if self.is_spilled else self.nbytes
 
     @property
     def kept_bytes(self) -> int:
@@ -63,17 +74,25 @@ class Slab:
         """The same rows are elsewhere now."""
         if self.bounds is None:
             self.hashes = row_hashes(rows)
-        self.rows = rows
+        self.rows, self._columns = rows, None
         self.is_spilled = True
 
-    def take(self, runs: Int64s) -> pa.RecordBatch:
-        """The rows of some runs."""
+    @property
+    def columns(self) -> Columns:
+        """Its rows, to gather some from."""
+        if self._columns is None:
+            self._columns = columns_of(self.rows)
+        return self._columns
+
+    def places(self, runs: Int64s) -> Int64s:
+        """Where the rows of some runs are, one run after the other."""
         if self.bounds is None:
-            return self.rows.take(pa.array(runs))
+            return runs
         lengths = self.lengths(runs)
         ends = np.cumsum(lengths)
         shifts = np.repeat(self.bounds[runs] - ends + lengths, lengths)
-        return self.rows.take(pa.array(np.arange(lengths.sum()) + shifts))
+        places: Int64s = np.arange(shifts.size) + shifts
+        return places
 
 
 def row_hashes(rows: pa.RecordBatch) -> Int64s:
@@ -82,8 +101,14 @@ def row_hashes(rows: pa.RecordBatch) -> Int64s:
     return hashes
 
 
+def rows_of(runs: Sequence[tuple[Slab, Int64s]], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of some runs of each slab."""
+    return gathered([(slab.columns, slab.places(chosen)) for slab, chosen in runs], schema)
+
+
 def rewritten(old: Sequence[tuple[Slab, Int64s]], schema: pa.Schema) -> Slab:
-    rows = joined([slab.take(runs) for slab, runs in old], schema)
+    """The same runs in one slab."""
+    rows = rows_of(old, schema)
     lengths = np.concatenate([slab.lengths(runs) for slab, runs in old])
     parts = [slab.times[runs] for slab, runs in old if slab.times is not None]
     times = np.concatenate(parts) if parts else None
@@ -93,13 +118,19 @@ def rewritten(old: Sequence[tuple[Slab, Int64s]], schema: pa.Schema) -> Slab:
     return Slab(rows, hashes, np.append(0, np.cumsum(lengths)), times)
 
 
-def by_slab(locations: Int64s) -> Iterable[tuple[int, Int64s]]:
-    """The runs among some locations, slab by slab."""
-    if locations.size:
-        locations = np.sort(locations)
-        slabs = locations >> RUN_BITS
-        for part in np.split(locations, np.flatnonzero(slabs[1:] != slabs[:-1]) + 1):
-            yield int(part[0]) >> RUN_BITS, part & ((1 << RUN_BITS) - 1)
+def by_slab(locations: Int64s, slabs: Mapping[int, Slab]) -> Sequence[tuple[Slab, Int64s]]:
+    """The runs at some locations, slab by slab."""
+    locations = np.sort(locations)
+    numbers, runs = locations >> RUN_BITS, locations & ((1 << RUN_BITS) - 1)
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+    return [(slabs[int(numbers[begin])], runs[begin:end]) for begin, end in pairwise([*begins, locations.size])]
+
+
+def drop(runs: Iterable[tuple[Slab, Int64s]]) -> None:
+    """Some runs of each slab are no longer kept."""
+    for slab, chosen in runs:
+        slab.alive[chosen] = False
+        slab.kept -= int(slab.lengths(chosen).sum())
 
 
 def crowd_of(slabs: Mapping[int, Slab]) -> Sequence[int] | None:
@@ -121,7 +152,7 @@ def spill_slabs(slabs: Iterable[Slab], bytes: int, budget: Budget) -> int:
         if moved >= bytes:
             break
         if not slab.is_spilled and (rows := budget.moved(slab.rows)) is not None:
-            moved += slab.rows.nbytes
+            moved += slab.row_bytes
             slab.move(rows)
     return moved
 
