@@ -37,6 +37,8 @@ _ALONE: Final = {
     RIGHT: frozenset({JoinKind.INNER, JoinKind.RIGHT}),
 }
 """The joins whose results for the other side's rows do not depend on this side's."""
+_MATCHED_ONLY: Final = frozenset({JoinKind.INNER, JoinKind.SEMI})
+"""The joins that have no result of a row that meets none."""
 _CAME: Final = pa.field("_came", TIMESTAMP_TYPE, nullable=False)
 """When a row came by the clock, which is kept beside it."""
 # What waits for a flush, and so the memory that one takes, has this bound: beyond it there is one ahead of its time.
@@ -237,9 +239,11 @@ class Joins:
 
     async def _alone(self, side: str, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """What leaves and comes by rows of one side alone."""
-        met = unhashed(self._kept[_OTHER[side]].fetch(distinct(row_hashes(rows))))
+        met = self._kept[_OTHER[side]].fetch(distinct(row_hashes(rows)))
         await self._kept[side].change(rows)
-        gone, come = [await self._joined(side, part, met) for part in _parted(unhashed(rows))]
+        if self._kind in _MATCHED_ONLY:
+            rows = rows.filter(pa.array(np.isin(row_hashes(rows), row_hashes(met))))
+        gone, come = [await self._joined(side, part, unhashed(met)) for part in _parted(unhashed(rows))]
         return gone, come
 
     async def _joined(self, side: str, rows: pa.RecordBatch, met: pa.RecordBatch) -> pa.RecordBatch:
