@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from typing import Any, Final
 from environments import PeerUnavailable
 from latencies import Arrivals, Float64s, WrongAnswers, quantiles
 from peers.command import load_since, machine, prepared, say, some_of
+from peers.figures import OURS
 from peers.latency.cases import CASES, Case
 from peers.latency.engines import ENGINES, Engine
 from peers.latency.feeder import feeder
@@ -45,6 +47,14 @@ def main() -> None:
     cases = [case for case in CASES if case.name in arguments.cases]
     result = compare(engines, cases, Rounds(3, 8) if arguments.quick else Rounds(10, 60))
     print(json.dumps(result) if arguments.json else f"{table(result['rows'])}\nload: {result['load']}")
+    sys.exit("\n".join(_problems(result["rows"])) or None)
+
+
+def _problems(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Why the command fails: our own cases that do not run, or have other answers."""
+    for row in rows:
+        if row["engine"] == OURS and "not_run" in row:
+            yield f"{row['query']} at {row['events_s']:,} events/s: {row['not_run']}"
 
 
 def compare(engines: Sequence[Engine], cases: Sequence[Case], rounds: Rounds) -> dict[str, Any]:

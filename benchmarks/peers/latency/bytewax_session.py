@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import sys
 import time
@@ -25,23 +26,22 @@ from bytewax.testing import run_main
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 WATERMARK = timedelta(seconds=1)
+WAIT_SECONDS = 0.001
 
 Event = tuple[int, int]
 
 
 class _Lines(StatefulSourcePartition[Event, None]):
-    """What is there, without waiting; if there is nothing, Bytewax asks again after a millisecond."""
+    """What is there, after a wait of a millisecond at most: Bytewax by itself would ask once a millisecond."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setblocking(False)
         self._rest = b""
 
     def next_batch(self) -> list[Event]:
-        try:
-            read = self._socket.recv(1 << 16)
-        except BlockingIOError:
+        if not select.select([self._socket], [], [], WAIT_SECONDS)[0]:
             return []
+        read = self._socket.recv(1 << 16)
         if not read:
             raise StopIteration
         *lines, self._rest = (self._rest + read).split(b"\n")
