@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup up run test test-full check fmt proto web bench bench-peers lock wheels clean
+.PHONY: help setup up run test test-full check fmt proto web bench bench-peers bench-latency lock wheels clean
 
 # The first Python that is new enough, unless PYTHON names one.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -58,10 +58,13 @@ web: setup ## build the console
 	@echo "there is no console yet" >&2; exit 1
 
 bench: setup ## measure everything against its peers: make bench ARGS=--quick
-	@for benchmark in engine startup formats stateless latency windows updating joins checkpoints recovery network scaling control udfs; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
+	@for benchmark in engine startup formats stateless latency windows batch_engines updating joins checkpoints recovery network scaling control udfs; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
 
 bench-peers: setup ## Nexmark beside Flink, Structured Streaming and Bytewax: make bench-peers ARGS=--quick
 	@PYTHONPATH=benchmarks $(BIN)/python -m peers $(ARGS)
+
+bench-latency: setup ## latency beside the same: make bench-latency ARGS=--quick
+	@PYTHONPATH=benchmarks $(BIN)/python -m peers.latency $(ARGS)
 
 lock: ## resolve all dependencies anew into requirements.lock
 	@$(UV) lock --upgrade -q

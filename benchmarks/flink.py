@@ -15,11 +15,13 @@ FLINK: Final = "apache-flink==2.3.0"
 _SESSION: Final = Path(__file__).with_name("flink_session.py")
 
 
-def flink_command() -> Command:
-    """Its Python and its Java. PeerUnavailable where there is none to be had."""
+def flink_command(script: Path = _SESSION, heap_bytes: int | None = None) -> Command:
+    """Its Python and its Java, for a session. PeerUnavailable where there is none to be had."""
     folder = environment(FLINK)
     surroundings = {"JAVA_HOME": str(java_home(folder)), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    return Command([str(folder / "bin/python"), str(_SESSION)], surroundings)
+    if heap_bytes is not None:
+        surroundings["JVM_ARGS"] = f"-Xmx{heap_bytes}"
+    return Command([str(folder / "bin/python"), str(script)], surroundings)
 
 
 @contextmanager

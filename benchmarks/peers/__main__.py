@@ -10,17 +10,16 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from environments import PeerUnavailable
 from peers.base import Engine
 from peers.bytewax_engine import Bytewax
+from peers.command import load_since, machine, prepared, say, some_of
 from peers.events import Files, write_files
 from peers.figures import OURS, Found, Row, rows_of, worse
 from peers.flink_engine import FlinkSql
@@ -69,11 +68,11 @@ class Plan:
 
 def compare(plan: Plan) -> dict[str, Any]:
     """Everything that was found, as plain JSON."""
-    commands, versions = _prepared(plan.engines)
+    commands, versions = prepared(plan.engines)
     began, load = datetime.now(UTC), os.getloadavg()[0]
     found: Found = {}
     with tempfile.TemporaryDirectory() as folder:
-        _say(f"writing {plan.events:,} events")
+        say(f"writing {plan.events:,} events")
         files = write_files(Path(folder), plan.events)
         for engine, queries in _turns(plan):
             found.update(_run(engine, commands[engine.name], queries, files, plan.rounds))
@@ -81,8 +80,8 @@ def compare(plan: Plan) -> dict[str, Any]:
     return {
         "benchmark": "nexmark",
         "date": f"{began:%Y-%m-%d}",
-        "machine": _machine(),
-        "load": f"{load:.1f} when it began, {os.getloadavg()[0]:.1f} when it ended, which includes its own",
+        "machine": machine(),
+        "load": load_since(load),
         "events": f"{plan.events:,}",
         "rounds": f"1 cold, {rounds.warming} to warm, {rounds.counted} counted (medians)",
         "versions": versions,
@@ -105,27 +104,12 @@ def _run(engine: Engine, command: Command | NotRun, queries: Sequence[Query], fi
     try:
         with contender(engine, command) as opened:
             for query in queries:
-                _say(f"{query.name} on {engine.name}")
+                say(f"{query.name} on {engine.name}")
                 found[query.name, engine.name] = one = opened.measure(query, files, rounds)
-                _say(f"{query.name} on {engine.name}: {_outcome(one)}")
+                say(f"{query.name} on {engine.name}: {_outcome(one)}")
     except PeerUnavailable as reason:
         return {(query.name, engine.name): NotRun(str(reason)) for query in queries} | found
     return found
-
-
-def _prepared(engines: Sequence[Engine]) -> tuple[dict[str, Command | NotRun], dict[str, str]]:
-    """How each is started, or why it cannot be had; and what it is."""
-    commands: dict[str, Command | NotRun] = {}
-    versions: dict[str, str] = {}
-    for engine in engines:
-        _say(f"preparing {engine.name}")
-        try:
-            commands[engine.name] = engine.prepare()
-            versions[engine.name] = engine.version
-        except PeerUnavailable as reason:
-            commands[engine.name] = NotRun(f"not available: {reason}")
-            versions[engine.name] = "not available"
-    return commands, versions
 
 
 def _outcome(found: Measured | NotRun) -> str:
@@ -148,22 +132,7 @@ def _write(result: dict[str, Any]) -> None:
     _RECORD.write_text(json.dumps(result, indent=1) + "\n")
     _PAGE.write_text(page(result))
     _PICTURE.write_text(draw(result["rows"]))
-    _say(f"wrote {_PAGE.name}, {_RECORD.name} and {_PICTURE.name}")
-
-
-def _machine() -> str:
-    memory = psutil.virtual_memory().total / (1 << 30)
-    names = [line.split(":", 1)[1].strip() for line in _cpu_lines() if line.startswith("model name")]
-    return f"{os.cpu_count()} cores ({names[0] if names else os.uname().machine}), {memory:.0f} GiB"
-
-
-def _cpu_lines() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def _say(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+    say(f"wrote {_PAGE.name}, {_RECORD.name} and {_PICTURE.name}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -171,8 +140,8 @@ def _arguments() -> argparse.Namespace:
     names, engines = [query.name for query in QUERIES], [engine.name for engine in ENGINES]
     parser.add_argument("--json", action="store_true", help="print one JSON object with the figures")
     parser.add_argument("--quick", action="store_true", help="few events and rounds: do all run, and do answers agree?")
-    parser.add_argument("--queries", type=_some_of(names), default=names, help="q0,q5: only these")
-    parser.add_argument("--engines", type=_some_of(engines), default=engines, help=f"of {','.join(engines)}")
+    parser.add_argument("--queries", type=some_of(names), default=names, help="q0,q5: only these")
+    parser.add_argument("--engines", type=some_of(engines), default=engines, help=f"of {','.join(engines)}")
     parser.add_argument("--events", type=int, help="2,000,000, or 200,000 with --quick")
     parser.add_argument("--write", action="store_true", help="record it: results.md, results.json, docs/nexmark.svg")
     parser.add_argument("--check", action="store_true", help="fail if a ratio is worse than in results.json")
@@ -183,16 +152,6 @@ def _arguments() -> argparse.Namespace:
     if arguments.check and not _RECORD.exists():
         parser.error(f"there is no {_RECORD.name} to compare with; --write makes one")
     return arguments
-
-
-def _some_of(known: Sequence[str]) -> Any:
-    def names(text: str) -> list[str]:
-        found = [name for name in text.split(",") if name]
-        if unknown := [name for name in found if name not in known]:
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
-        return found
-
-    return names
 
 
 if __name__ == "__main__":

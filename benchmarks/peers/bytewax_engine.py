@@ -12,7 +12,7 @@ from peers.events import Files
 from peers.queries import Query
 from sessions import Command
 
-_BYTEWAX: Final = ("bytewax==0.21.1", "orjson==3.13.0")
+BYTEWAX: Final = ("bytewax==0.21.1", "orjson==3.13.0")
 _FLOWS: Final = Path(__file__).with_name("bytewax")
 _WHY_NOT: Final = (
     "no flow is written for it: Bytewax has no SQL, and this is more than a few of its operators or gives changes"
@@ -23,11 +23,11 @@ class Bytewax:
     """Python's own streams."""
 
     name = "bytewax"
-    version = _BYTEWAX[0]
+    version = BYTEWAX[0]
     form = ResultForm.CHANGES
 
     def prepare(self) -> Command:
-        return Command([str(environment(*_BYTEWAX) / "bin/python"), str(_FLOWS / "session.py")])
+        return Command([str(environment(*BYTEWAX) / "bin/python"), str(_FLOWS / "session.py")])
 
     def job(self, query: Query, files: Files, into: Path | None) -> Mapping[str, object]:
         if not (_FLOWS / f"{query.name}.py").exists():

@@ -31,8 +31,7 @@ class FlinkSql:
         self._heap_bytes = heap_bytes
 
     def prepare(self) -> Command:
-        command = flink_command()
-        return Command(command.arguments, {**command.environment, "JVM_ARGS": f"-Xmx{self._heap_bytes}"})
+        return flink_command(heap_bytes=self._heap_bytes)
 
     def job(self, query: Query, files: Files, into: Path | None) -> Mapping[str, object]:
         return {"statements": list(_statements(query, files, into)), "settings": _settings(into)}
