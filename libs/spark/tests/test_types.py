@@ -167,6 +167,15 @@ async def test_nested_year_month_interval_is_refused(engine: Engine) -> None:
         await engine.plan(FragmentSpec("SELECT array(INTERVAL '1' MONTH) AS i FROM rows", {"rows": one}))
 
 
+async def test_map_whose_entries_have_other_names_crosses(engine: Engine) -> None:
+    kind = pa.map_(pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64()))
+    schema = pa.schema([("m", kind)])
+    batch = pa.RecordBatch.from_pylist([{"m": [("one", 1), ("none", None)]}, {"m": None}], schema)
+    async with await engine.plan(FragmentSpec("SELECT m, m['one'] AS n FROM input", {"input": schema})) as fragment:
+        (result,) = await fragment.run(batch)
+    assert result.to_pylist() == [{"m": [("one", 1), ("none", None)], "n": 1}, {"m": None, "n": None}]
+
+
 async def test_time_of_day_is_a_type(engine: Engine) -> None:
     batch = pa.record_batch({"t": pa.array([time(1, 2, 3, 4), None], pa.time64("us"))})
     spec = FragmentSpec("SELECT t, hour(t) AS h FROM rows", {"rows": batch.schema})

@@ -67,8 +67,9 @@ def _nested_wire_type(kind: pa.DataType, path: str) -> pa.DataType:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(_wire_field(kind.value_field, f"{path}[]"))
     if types.is_map(kind):
-        key = _wire_field(kind.key_field, f"{path} key")
-        return pa.map_(key, _wire_field(kind.item_field, f"{path} value"))
+        # Spark finds the two by these names.
+        key = _wire_field(kind.key_field, f"{path} key").with_name("key")
+        return pa.map_(key, _wire_field(kind.item_field, f"{path} value").with_name("value"))
     raise FragmentRefused(f"column {path} is of type {kind}, which Spark has no counterpart for", hint=_hint(kind))
 
 

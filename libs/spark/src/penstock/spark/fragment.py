@@ -27,7 +27,9 @@ Batches: TypeAlias = "pa.RecordBatch | Sequence[pa.RecordBatch]"
 _Answer: TypeAlias = "tuple[tuple[pa.RecordBatch, ...], Frame]"
 
 # Rows that go in one message: enough to make its cost small, few enough that the JVM works while Python still sends.
+# A Python function is called for each, so that small batches are joined up to it.
 _CHUNK_ROWS: Final = 1 << 14
+_JOINED_BYTES: Final = 1 << 22
 # An input up to this size is sent in one system call, without a task of its own.
 _SMALL_BYTES: Final = 1 << 18
 
@@ -212,9 +214,8 @@ class Fragment:
         if len(inputs) != len(declared):
             raise ValueError(f"the fragment has {len(declared)} inputs, not {len(inputs)}")
         crossing = [
-            (slot, conversion.to_wire(batch, declared[slot], self.spec.wire_inputs[slot]))
+            [conversion.to_wire(batch, declared[slot], self.spec.wire_inputs[slot]) for batch in _each(batches)]
             for slot, batches in enumerate(inputs)
-            for batch in _each(batches)
         ]
         return _serialise(crossing)
 
@@ -243,7 +244,7 @@ class Fragment:
     def _joined(self, chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         if not chunks:
             return _empty(self.output_schema)
-        batch = chunks[0] if len(chunks) == 1 else _concatenated(chunks)
+        batch = _concatenated(chunks)
         return batch if batch.schema.equals(self.output_schema) else conversion.cast(batch, self.output_schema)
 
     async def close(self) -> None:
@@ -271,6 +272,8 @@ def _each(batches: Batches) -> Sequence[pa.RecordBatch]:
 
 
 def _concatenated(chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(chunks) == 1:
+        return chunks[0]
     try:
         return pa.concat_batches(chunks)
     except pa.ArrowInvalid as error:  # the offsets of text, bytes and lists have 32 bits
@@ -281,11 +284,26 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def _serialise(batches: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Sendable]:
+def _serialise(inputs: Sequence[Sequence[pa.RecordBatch]]) -> Iterator[Sendable]:
     """Frames made as they are sent: a large input is never held twice."""
-    for slot, batch in batches:
-        for start in range(0, batch.num_rows, _CHUNK_ROWS):
-            message = batch.slice(start, _CHUNK_ROWS).serialize()
-            yield header(Kind.BATCH, slot, message.size)
-            yield message
+    for slot, batches in enumerate(inputs):
+        for batch in _small_joined(batches):
+            for start in range(0, batch.num_rows, _CHUNK_ROWS):
+                message = batch.slice(start, _CHUNK_ROWS).serialize()
+                yield header(Kind.BATCH, slot, message.size)
+                yield message
     yield header(Kind.RUN)
+
+
+def _small_joined(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, where several batches fit one message in one batch."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if waiting and (rows > _CHUNK_ROWS or size > _JOINED_BYTES):
+            yield _concatenated(waiting)
+            waiting, rows, size = [], batch.num_rows, batch.nbytes
+        waiting.append(batch)
+    if waiting:
+        yield _concatenated(waiting)

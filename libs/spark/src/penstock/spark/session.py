@@ -44,6 +44,9 @@ _ALWAYS: Final = MappingProxyType(
         # Over TCP a Python worker's answer waits 40 ms for an acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+        # Spark's own way from columns to functions takes vectors for a batch's own that the next batch is read into, so
+        # that rows get the columns of others.
+        "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     }
 )
 

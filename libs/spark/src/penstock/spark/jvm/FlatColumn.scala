@@ -2,30 +2,21 @@ package org.apache.spark.sql.execution.penstock
 
 import org.apache.arrow.vector.{BaseVariableWidthVector, FieldVector}
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarArray, ColumnarMap}
+import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /** A column of numbers, times or text, read at its addresses: Spark's own column asks an accessor and a vector for each
- * value, and for each whether it is null where no value is. */
-final class FlatColumn(vector: FieldVector, kind: DataType) extends ColumnVector(kind) {
-  private var data = 0L
-  private var offsets = 0L
-  private var validity = 0L
-  private var nulls = 0
-
-  /** After a batch was loaded into the vector. */
-  def refresh(): Unit = {
-    nulls = vector.getNullCount
-    validity = vector.getValidityBuffer.memoryAddress
-    data = vector.getDataBuffer.memoryAddress
-    vector match {
-      case text: BaseVariableWidthVector => offsets = text.getOffsetBuffer.memoryAddress
-      case _ =>
-    }
+ * value, and for each whether it is null where no value is. The vector holds its batch, and keeps it. */
+final class FlatColumn(vector: FieldVector) extends ArrowColumnVector(vector) {
+  private val nulls = vector.getNullCount
+  private val validity = vector.getValidityBuffer.memoryAddress
+  private val data = vector.getDataBuffer.memoryAddress
+  private val offsets = vector match {
+    case text: BaseVariableWidthVector => text.getOffsetBuffer.memoryAddress
+    case _ => 0L
   }
 
-  override def close(): Unit = vector.close()
   override def hasNull: Boolean = nulls > 0
   override def numNulls: Int = nulls
   override def isNullAt(row: Int): Boolean = nulls > 0 && !bit(validity, row)
@@ -43,13 +34,6 @@ final class FlatColumn(vector: FieldVector, kind: DataType) extends ColumnVector
     val start = Platform.getInt(null, offsets + 4L * row)
     UTF8String.fromAddress(null, data + start, Platform.getInt(null, offsets + 4L * row + 4) - start)
   }
-
-  private def no: Nothing = throw new UnsupportedOperationException(s"not of ${kind.sql}")
-  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = no
-  override def getBinary(row: Int): Array[Byte] = no
-  override def getArray(row: Int): ColumnarArray = no
-  override def getMap(row: Int): ColumnarMap = no
-  override def getChild(ordinal: Int): ColumnVector = no
 }
 
 object FlatColumn {
@@ -59,6 +43,6 @@ object FlatColumn {
     case _ => false
   }
 
-  def classOfColumn(kind: DataType): Class[_ <: ColumnVector] =
+  def classOfColumn(kind: DataType): Class[_ <: ArrowColumnVector] =
     if (holds(kind)) classOf[FlatColumn] else classOf[ArrowColumnVector]
 }

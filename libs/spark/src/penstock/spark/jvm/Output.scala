@@ -1,11 +1,14 @@
 package org.apache.spark.sql.execution.penstock
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.arrow.memory.{BufferAllocator, OutOfMemoryException}
 import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.arrow.ArrowWriter
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** Takes a finished batch. Its memory is reused as soon as this returns, unless it is its partition's last: that stays
  * as it is until the output is reset. */
@@ -27,6 +30,16 @@ final class Output(schema: Schema, partitions: Int, allocator: BufferAllocator) 
         val row = rows.next()
         partAt(row.getInt(partitionColumn)).write(row, sink)
       }
+    }
+
+  /** Hands on whole columns of the one partition as they are: Arrow has them as the schema says. */
+  def writeColumns(batches: Iterator[ColumnarBatch], sink: BatchSink): Unit =
+    while (batches.hasNext) {
+      val batch = batches.next()
+      val vectors = (0 until batch.numCols).map(place => Batches.vector(batch.column(place)))
+      count(vectors.iterator.map(_.getBufferSize.toLong).sum)
+      val root = new VectorSchemaRoot(schema.getFields, vectors.asJava, batch.numRows)
+      sink.accept(0, new VectorUnloader(root), last = !batches.hasNext)
     }
 
   /** Hands on what is left. */

@@ -19,6 +19,7 @@ import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeLike, ENSURE_REQUIREMENTS, EnsureRequirements, Exchange, ShuffleExchangeExec}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** A fragment's query, as Python sent it. */
 final case class Query(
@@ -147,17 +148,21 @@ final class Planner(session: SparkSession) {
   /** A physical plan ready to run, with no exchange: every row is in the one partition already. */
   private def prepared(chosen: SparkPlan): SparkPlan = session.withActive {
     val rules = QueryExecution.preparations(session, None, subquery = false).flatMap {
-      case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges, CheckInterruption)
+      case rule: EnsureRequirements => Seq(rule, DropOnePartitionExchanges, CheckInterruption, KeepColumns)
       case rule => Seq(rule)
     }
     Observation.check(chosen)
     val physical = QueryExecution.prepareForExecution(rules, chosen)
     refuseJobs(physical)
-    physical
+    KeepColumns.atTheEnd(physical)
   }
 
-  def execute(physical: SparkPlan): RDD[InternalRow] = session.withActive {
-    val rdd = physical.execute()
+  def execute(physical: SparkPlan): RDD[InternalRow] = checked(physical.execute())
+
+  def executeColumns(physical: ArrowPlan): RDD[ColumnarBatch] = checked(physical.executeColumnar())
+
+  private def checked[T](execute: => RDD[T]): RDD[T] = session.withActive {
+    val rdd = execute
     refuseShuffles(rdd)
     rdd
   }

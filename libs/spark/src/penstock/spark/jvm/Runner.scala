@@ -16,6 +16,7 @@ import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
+import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SQLExecution
@@ -102,15 +103,22 @@ final class DirectRunner(session: SparkSession, override val query: Query, alloc
   private val planner = new Planner(session)
   private val planned = planner.plan(query)
   override val schema: Schema = planned.schema
-  private val rdd = planner.execute(planned.physical)
-  private val partitions = rdd.partitions
   private val output = new Output(schema, query.partitions, allocator)
+  private val write = planned.physical match {
+    case columns: ArrowPlan => writing(planner.executeColumns(columns), output.writeColumns)
+    case rows => writing(planner.execute(rows), output.write)
+  }
   private val metrics = TaskMetrics.empty
   @volatile private var current: Option[RunContext] = None
 
   // Expressions ask for the session's settings through the task's properties.
   private val properties = new Properties
   session.sessionState.conf.getAllConfs.foreach { case (key, value) => properties.setProperty(key, value) }
+
+  private def writing[T](rdd: RDD[T], write: (Iterator[T], BatchSink) => Unit): (TaskContext, BatchSink) => Unit = {
+    val partitions = rdd.partitions
+    (context, sink) => partitions.foreach(partition => write(rdd.iterator(partition, context), sink))
+  }
 
   override def run(inputs: Inputs, wire: Wire): Unit = {
     val number = DirectRunner.runs.incrementAndGet()
@@ -125,7 +133,7 @@ final class DirectRunner(session: SparkSession, override val query: Query, alloc
     TaskContext.setTaskContext(context)
     var failure: Option[Throwable] = None
     try {
-      partitions.foreach(partition => output.write(rdd.iterator(partition, context), sink))
+      write(context, sink)
       output.finish(sink)
     } catch {
       case error: Throwable =>

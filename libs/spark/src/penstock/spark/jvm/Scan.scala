@@ -8,7 +8,6 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.{Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, Statistics}
@@ -62,12 +61,9 @@ object ArrowInput {
 }
 
 /** Reads whole batches: Spark's generated code then takes each column's values from Arrow memory itself. */
-final case class ArrowScanExec(output: Seq[Attribute], source: BatchSource) extends LeafExecNode {
-  override def supportsColumnar: Boolean = true
-  override def vectorTypes: Option[Seq[String]] = Some(output.map(column => FlatColumn.classOfColumn(column.dataType).getName))
+final case class ArrowScanExec(output: Seq[Attribute], source: BatchSource) extends LeafExecNode with ArrowPlan {
   override def outputPartitioning: Partitioning = source.partitioning
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = source.rdd(sparkContext)
-  override protected def doExecute(): RDD[InternalRow] = throw new UnsupportedOperationException("columnar only")
 }
 
 object ArrowStrategy extends SparkStrategy {
@@ -87,31 +83,31 @@ final class RunRDD(context: SparkContext, slot: Int) extends RDD[ColumnarBatch](
 
 object Batches {
 
-  /** Loads each batch in turn into one set of vectors. The batches stay their owner's: Spark's strings and rows may
-   * point into them, so they are let go only when the run is over. */
+  /** Loads each batch into vectors of its own: whoever reads ahead still has those before. The batches stay their
+   * owner's: Spark's strings and rows may point into them, so they are let go only when the run is over. */
   def load(
       schema: Schema,
       batches: Iterator[ArrowRecordBatch],
       allocator: BufferAllocator,
-      context: TaskContext): Iterator[ColumnarBatch] = {
-    val root = VectorSchemaRoot.create(schema, allocator)
-    context.addTaskCompletionListener[Unit](_ => root.close())
-    val loader = new VectorLoader(root)
-    val columns: Array[ColumnVector] = root.getFieldVectors.asScala.map(column).toArray
-    val flat = columns.collect { case column: FlatColumn => column }
+      context: TaskContext): Iterator[ColumnarBatch] =
     batches.map { batch =>
       context.killTaskIfInterrupted()
-      loader.load(batch)
-      flat.foreach(_.refresh())
-      // Spark would close the vectors after each batch, and a closed struct has lost its fields.
-      new ColumnarBatch(columns, batch.getLength) { override def closeIfFreeable(): Unit = () }
+      val root = VectorSchemaRoot.create(schema, allocator)
+      context.addTaskCompletionListener[Unit](_ => root.close())
+      new VectorLoader(root).load(batch)
+      of(root.getFieldVectors.asScala.map(column), batch.getLength)
     }
-  }
 
-  private def column(vector: FieldVector): ColumnVector = {
-    val kind = ArrowUtils.fromArrowField(vector.getField)
-    if (FlatColumn.holds(kind)) new FlatColumn(vector, kind) else new ArrowColumnVector(vector)
-  }
+  /** Spark would close the vectors after each batch; they are closed when the run is over. */
+  def of(columns: Iterable[ColumnVector], rows: Int): ColumnarBatch =
+    new ColumnarBatch(columns.toArray, rows) { override def closeIfFreeable(): Unit = () }
+
+  def column(vector: FieldVector): ArrowColumnVector =
+    if (FlatColumn.holds(ArrowUtils.fromArrowField(vector.getField))) new FlatColumn(vector) else new ArrowColumnVector(vector)
+
+  /** The vector that a column reads. */
+  def vector(column: ColumnVector): FieldVector =
+    column.asInstanceOf[ArrowColumnVector].getValueVector.asInstanceOf[FieldVector]
 
   def decode(schemaJson: String, messages: Iterator[Array[Byte]]): Iterator[ColumnarBatch] = {
     val context = TaskContext.get()
