@@ -10,8 +10,7 @@ same ones.
   the streaming engine.
 - DuckDB has two threads: `read_json` with its columns given, and results as an Arrow table.
 
-Both peers make windows that overlap of panes as long as a slide, as Penstock does by itself, which is less work for
-them than to repeat each row for all of its windows.
+Both peers make windows that overlap of panes as long as a slide, as Penstock does by itself.
 
 `<query>_times_<peer>` is Penstock's throughput as a share of the peer's. The aims are 0.7 of Polars and 0.4 of DuckDB.
 """
