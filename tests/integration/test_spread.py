@@ -11,7 +11,7 @@ from harness import Deployment
 from reference.cases import CHOSEN, FULL, groups
 from reference.data import dataset
 from reference.queries import Query
-from suite import check, pipeline_of, write_tables
+from suite import MANY_TASKS, check, pipeline_of, write_tables
 
 from penstock.spark import Engine
 
@@ -25,7 +25,7 @@ if ALL:
     @pytest.fixture(scope="module")
     async def cluster() -> AsyncIterator[Deployment]:
         """Three nodes, each with one worker of a job of parallelism 6."""
-        async with Deployment.running(nodes=3, slots=2, settings={"SPARK__HEAP": "1GiB"}) as deployment:
+        async with Deployment.running(nodes=3, slots=2, settings=MANY_TASKS) as deployment:
             yield deployment
 
 

@@ -13,7 +13,7 @@ from harness import TERMINAL, Deployment
 from reference.cases import CHOSEN, FULL, SEED, groups
 from reference.data import dataset
 from reference.queries import Query
-from suite import check, pipeline_of, write_tables
+from suite import MANY_TASKS, check, pipeline_of, write_tables
 
 from penstock.common.testing import eventually
 from penstock.spark import Engine
@@ -28,7 +28,7 @@ KILLS: Final = 5 if FULL or CHOSEN else 2
 @pytest.fixture(scope="module")
 async def cluster() -> AsyncIterator[Deployment]:
     """One whose workers take few rows at once, so that there is time to kill them."""
-    async with Deployment.running(settings={"WORKER__BATCH_ROWS": "20", "SPARK__HEAP": "1GiB"}) as deployment:
+    async with Deployment.running(settings={**MANY_TASKS, "WORKER__BATCH_ROWS": "20"}) as deployment:
         yield deployment
 
 
