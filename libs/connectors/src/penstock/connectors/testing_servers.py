@@ -29,7 +29,7 @@ class ValkeyServer:
         self.url = f"unix://{self._socket}?db=0"
 
     async def start(self) -> None:
-        """Start it, also again after its end; it has then forgotten all."""
+        """Start it, also again after its end; it has then what was saved, and nothing else."""
         arguments = (
             str(await asyncio.to_thread(_binary)),
             *("--port", "0", "--unixsocket", str(self._socket), "--save", "", "--dir", str(self._socket.parent)),
