@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.worker.state.index import ABSENT, HashIndex, Int64s, distinct
+from penstock.worker.state.index import ABSENT, HashIndex, Int64s, are_among, distinct
 
 SPREAD = 0x9E3779B97F4A7C15
 INVERSE = pow(SPREAD, -1, 2**64)
@@ -81,3 +81,10 @@ def test_coming_and_going_does_not_grow_the_index() -> None:
 @given(st.lists(st.one_of(st.integers(-3, 3), HASHES)))
 def test_distinct_hashes_are_each_there_once_in_order(hashes: list[int]) -> None:
     assert distinct(array(hashes)).tolist() == sorted(set(hashes))
+
+
+def test_hashes_are_found_among_others() -> None:
+    hashes = np.array([5, -3, 7, 5, 2**62], np.int64)
+    assert are_among(hashes, np.array([7, 5, 7], np.int64)).tolist() == [True, False, True, True, False]
+    assert not are_among(hashes, np.empty(0, np.int64)).any()
+    assert are_among(np.empty(0, np.int64), hashes).tolist() == []

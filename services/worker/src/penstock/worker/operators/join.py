@@ -24,7 +24,7 @@ from penstock.worker.operators.queries import Query
 from penstock.worker.operators.sides import JoinQuery, Sides
 from penstock.worker.state.batches import empty, joined
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import Int64s, distinct
+from penstock.worker.state.index import Int64s, are_among, distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.log import KeyedLog
@@ -242,7 +242,8 @@ class Joins:
         met = self._kept[_OTHER[side]].fetch(distinct(row_hashes(rows)))
         await self._kept[side].change(rows)
         if self._kind in _MATCHED_ONLY:
-            rows = rows.filter(pa.array(np.isin(row_hashes(rows), row_hashes(met))))
+            is_met = are_among(row_hashes(rows), row_hashes(met))
+            rows = rows if is_met.all() else rows.filter(pa.array(is_met))
         gone, come = [await self._joined(side, part, unhashed(met)) for part in _parted(unhashed(rows))]
         return gone, come
 

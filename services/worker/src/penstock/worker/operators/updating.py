@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.base import TIMESTAMP_COLUMN
@@ -15,7 +14,7 @@ from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query
 from penstock.worker.state.batches import empty, joined
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import distinct
+from penstock.worker.state.index import are_among, distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.lifetimes import Lifetime
 from penstock.worker.state.slabs import row_hashes
@@ -91,7 +90,7 @@ class UpdatingAggregates:
         """What is kept and what came of some keys; of those of which nothing was kept, it is what came."""
         if not before.num_rows:
             return changed
-        is_known = np.isin(row_hashes(changed), row_hashes(before))
+        is_known = are_among(row_hashes(changed), row_hashes(before))
         known, new = (changed.filter(pa.array(mask)) for mask in (is_known, ~is_known))
         merged = await self._merge.run([unhashed(before), unhashed(known)])
         return joined([merged, new], self._merge.output)

@@ -26,6 +26,15 @@ def distinct(hashes: Int64s) -> Int64s:
     return ordered[is_first]
 
 
+def are_among(hashes: Int64s, others: Int64s) -> npt.NDArray[np.bool_]:
+    """Which hashes are among others."""
+    if not others.size:
+        return np.zeros(hashes.size, np.bool_)
+    ordered = np.sort(others)
+    found: npt.NDArray[np.bool_] = ordered.take(np.searchsorted(ordered, hashes), mode="clip") == hashes
+    return found
+
+
 class HashIndex:
     """Hash to location (not negative), by open addressing with linear probing.
 
