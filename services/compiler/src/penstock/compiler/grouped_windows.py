@@ -48,10 +48,9 @@ def with_grouped_window(
     others = [item for item in items if not ends.is_meant_by(item)]
     if len(others) == len(items) or not _are_results(copy, others, ends, kinds):
         return select
-    call = exp.Anonymous(
-        this=copy.args["from_"].this.this.name, expressions=select.args["from_"].this.this.expressions[1:]
-    )
-    call.meta.update(select.args["from_"].this.this.meta)
+    written = select.args["from_"].this.this
+    call = exp.Anonymous(this=written.name, expressions=[length.copy() for length in written.expressions[1:]])
+    call.meta.update(written.meta)
     copy.args["group"].set("expressions", [*others, call.copy()])
     for item in ends.items:
         _replace(item, ends, call)

@@ -153,7 +153,7 @@ class RowsThatChange:
 
     async def changed(self, before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
         hashes = distinct(row_hashes(rows))
-        is_touched = np.isin(row_hashes(before), hashes)
+        is_touched = are_among(row_hashes(before), hashes)
         touched, others = (before.filter(pa.array(chosen)) for chosen in (is_touched, ~is_touched))
         return joined([others, await self._merged(hashes, touched, rows)], self._merge.output)
 
@@ -233,7 +233,7 @@ class Joins:
         for side, rows in list(came.items()):
             is_alone = np.full(rows.num_rows, self._kind in _ALONE[side])
             if self._kind is not JoinKind.INNER:
-                is_alone &= ~np.isin(row_hashes(rows), row_hashes(came[_OTHER[side]]))
+                is_alone &= ~are_among(row_hashes(rows), row_hashes(came[_OTHER[side]]))
             alone[side], came[side] = rows.filter(pa.array(is_alone)), rows.filter(pa.array(~is_alone))
         return alone
 

@@ -15,7 +15,7 @@ from penstock.worker.operators.partials import with_rows
 from penstock.worker.operators.queries import Query, QueryOperator
 from penstock.worker.state.bins import Bins
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import Int64s, distinct
+from penstock.worker.state.index import Int64s, are_among, distinct
 from penstock.worker.state.keyed import KeyedState, loaded, unhashed
 from penstock.worker.state.slabs import row_hashes
 from penstock.worker.state.times import microseconds
@@ -85,7 +85,7 @@ class SessionWindows(QueryOperator):
         results = await self._final.run([unhashed(rows.filter(pa.array(has_ended)))])
         changed = distinct(row_hashes(rows)[has_ended])
         others = rows.filter(pa.array(~has_ended))
-        self._sessions.replace(changed, others.filter(pa.array(np.isin(row_hashes(others), changed))))
+        self._sessions.replace(changed, others.filter(pa.array(are_among(row_hashes(others), changed))))
         ends = _first_ends(hashes, others)
         self._file(hashes, ends, ends < _NEVER)
         return results

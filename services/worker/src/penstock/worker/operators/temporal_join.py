@@ -22,7 +22,7 @@ from penstock.worker.operators.queries import Query
 from penstock.worker.operators.sides import JoinQuery, Sides, portions
 from penstock.worker.state.bins import Bins
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import Int64s, distinct
+from penstock.worker.state.index import Int64s, are_among, distinct
 from penstock.worker.state.keyed import KeyedState, loaded
 from penstock.worker.state.slabs import row_hashes
 from penstock.worker.state.tables import ExpiringTimeKey, StateTable
@@ -96,7 +96,7 @@ class TemporalJoins:
         versions = [self._kept.fetch(np.setdiff1d(asked, changed, assume_unique=True))]
         if changed.size:
             made = await self._changed(right)
-            versions.append(made.filter(pa.array(np.isin(row_hashes(made), asked))))
+            versions.append(made.filter(pa.array(are_among(row_hashes(made), asked))))
         return await self._query.run(left, versions)
 
     async def _changed(self, changes: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
