@@ -24,7 +24,7 @@ MANY_TASKS: Final = {"SPARK__HEAP": "1GiB", "CONTROLLER__START_TIMEOUT": "280s"}
 """Settings for pipelines of a dozen queries: on a busy machine with few cores their hundreds of tasks take a while to
 be planned, and to begin anew with cold workers would take no less."""
 _CREATED: Final = re.compile(r"CREATE (?:VIEW|TABLE) (\w+)")
-_LENGTH: Final = re.compile(r"(\S+) - (\S+) AS length\b")
+_LENGTH: Final = re.compile(r"(\S+) - (\S+) AS (length|age)\b")
 """A time between two, which JSON cannot hold."""
 
 
@@ -54,7 +54,7 @@ def _statements(query: Query, results: Path) -> str:
     sql = query.sql.strip().rstrip(";")
     for name in _CREATED.findall(sql):
         sql = re.sub(rf"\b{name}\b", f"{name}_of_{query.name}", sql)
-    sql = _LENGTH.sub(r"unix_micros(CAST(\1 AS TIMESTAMPTZ)) - unix_micros(CAST(\2 AS TIMESTAMPTZ)) AS length", sql)
+    sql = _LENGTH.sub(r"unix_micros(CAST(\1 AS TIMESTAMPTZ)) - unix_micros(CAST(\2 AS TIMESTAMPTZ)) AS \3", sql)
     *before, asked = sql.split(";")
     form = "debezium_json" if query.updating else "json"
     sink = (
