@@ -24,7 +24,7 @@ MANY_TASKS: Final = {"SPARK__HEAP": "1GiB", "CONTROLLER__START_TIMEOUT": "280s"}
 """Settings for pipelines of a dozen queries: on a busy machine with few cores their hundreds of tasks take a while to
 be planned, and to begin anew with cold workers would take no less."""
 _CREATED: Final = re.compile(r"CREATE (?:VIEW|TABLE) (\w+)")
-_LENGTH: Final = re.compile(r"(\S+) - (\S+) AS (length|age)\b")
+_LENGTH: Final = re.compile(r"(\S+) - (\S+) AS (length|age|width)\b")
 """A time between two, which JSON cannot hold."""
 
 

@@ -40,6 +40,8 @@ class EngineStatus:
     """What the JVM uses; sizes in bytes."""
 
     connections: int
+    plans: int
+    """How many are remembered, for whoever asks for the same."""
     threads: int
     heap_used: int
     heap_committed: int
@@ -59,6 +61,7 @@ class Engine:
         self._attaching = asyncio.Lock()
         self._registering = asyncio.Lock()
         self._registered: dict[str, Udf] = {}
+        self._registrations = 0
         self._answers = Answers()
 
     @classmethod
@@ -106,6 +109,11 @@ class Engine:
     def pid(self) -> int:
         """The JVM's process id."""
         return self._jvm.pid
+
+    @property
+    def registrations(self) -> int:
+        """How often a function was registered, which may change what SQL means."""
+        return self._registrations
 
     async def plan(self, spec: FragmentSpec) -> Fragment:
         """Plans a fragment; others may be planned or run meanwhile."""
@@ -180,6 +188,7 @@ class Engine:
                     self._session = await self._attach()
             await asyncio.to_thread(udfs.register, self._session, udf)
             self._registered[udf.name] = udf
+            self._registrations += 1
             self._answers.clear()
         except ConnectionError as error:
             raise await self.lost() from error

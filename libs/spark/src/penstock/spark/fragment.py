@@ -76,8 +76,9 @@ class FragmentSpec:
             raise ValueError("without a query there is one input, whose rows go on as they are")
         object.__setattr__(self, "wire_inputs", tuple(map(conversion.wire_schema, self.inputs.values())))
 
-    def request(self, kind: Kind, mode: Mode) -> bytes:
-        """The frames that ask the JVM to plan or analyse this."""
+    def request(self, kind: Kind, mode: Mode, registrations: int = 0) -> bytes:
+        """The frames that ask the JVM to plan or analyse this, after so many functions were registered: what is
+        planned is remembered by all of the request."""
         content = {
             "sql": self.sql,
             "inputs": list(self.inputs),
@@ -85,6 +86,7 @@ class FragmentSpec:
             "partitions": self.partitions,
             "mode": mode,
             "after": self.after,
+            "registrations": registrations,
         }
         if self.aggregation is None:
             return json_frame(kind, content) + input_frames(self.wire_inputs)
@@ -114,6 +116,11 @@ class Observed(NamedTuple):
 
 class Connector(Protocol):
     """What a fragment needs of its engine."""
+
+    @property
+    def registrations(self) -> int:
+        """How often a function was registered, which may change what SQL means."""
+        ...
 
     async def ask(self, request: bytes, sql: str) -> tuple[Frame, Wire]:
         """Sends a request on a new connection; returns its answer and the connection, or raises what it reports."""
@@ -150,7 +157,8 @@ class Fragment:
         return fragment
 
     async def _plan(self) -> Wire:
-        frame, self._wire = await self._connector.ask(self.spec.request(Kind.PLAN, self.mode), self.spec.sql)
+        request = self.spec.request(Kind.PLAN, self.mode, self._connector.registrations)
+        frame, self._wire = await self._connector.ask(request, self.spec.sql)
         self._number, self._wire_output = frame.slot, pa.ipc.read_schema(frame.payload)
         self.output_schema = self._wire_output if self.spec.output is None else self.spec.output
         try:

@@ -28,7 +28,8 @@ final case class Query(
     partitionBy: Seq[String],
     partitions: Int,
     stage: Option[AggregationStage],
-    after: String) { // SQL over the rows so far, as `input`; empty: as they are
+    after: String, // SQL over the rows so far, as `input`; empty: as they are
+    registrations: Int) { // of functions, before it: the same SQL may mean something else after another one
 
   /** Whether it is more than one plan. */
   def isComposed: Boolean = stage.nonEmpty || after.nonEmpty

@@ -13,7 +13,7 @@ import org.apache.arrow.vector.VectorUnloader
 import org.apache.arrow.vector.ipc.WriteChannel
 import org.apache.arrow.vector.ipc.message.{ArrowRecordBatch, MessageSerializer}
 import org.apache.arrow.vector.types.pojo.Schema
-import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl}
+import org.apache.spark.{Partition, SparkEnv, TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
 import org.apache.spark.rdd.RDD
@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.util.ArrowUtils
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** A planned fragment: runs again and again on new input. */
 trait Runner extends AutoCloseable {
@@ -98,15 +99,15 @@ final class RunContext(
   def number: Int = run.toInt
 }
 
-/** Runs the plan's code-generated iterator on the calling thread: no job, no task, no copy of the plan. */
-final class DirectRunner(session: SparkSession, override val query: Query, allocator: BufferAllocator) extends Runner {
-  private val planner = new Planner(session)
-  private val planned = planner.plan(query)
-  override val schema: Schema = planned.schema
+/** Runs the plan's code-generated iterator on the calling thread: no job and no task. */
+final class DirectRunner(session: SparkSession, override val query: Query, plan: SharedPlan, allocator: BufferAllocator)
+    extends Runner {
+  override val schema: Schema = plan.schema
   private val output = new Output(schema, query.partitions, allocator)
-  private val write = planned.physical match {
-    case columns: ArrowPlan => writing(planner.executeColumns(columns), output.writeColumns)
-    case rows => writing(planner.execute(rows), output.write)
+  private val write = plan.copied() match {
+    case Executable(rdd, partitions, true) =>
+      writing(rdd.asInstanceOf[RDD[ColumnarBatch]], partitions, output.writeColumns)
+    case Executable(rdd, partitions, false) => writing(rdd.asInstanceOf[RDD[InternalRow]], partitions, output.write)
   }
   private val metrics = TaskMetrics.empty
   @volatile private var current: Option[RunContext] = None
@@ -115,10 +116,11 @@ final class DirectRunner(session: SparkSession, override val query: Query, alloc
   private val properties = new Properties
   session.sessionState.conf.getAllConfs.foreach { case (key, value) => properties.setProperty(key, value) }
 
-  private def writing[T](rdd: RDD[T], write: (Iterator[T], BatchSink) => Unit): (TaskContext, BatchSink) => Unit = {
-    val partitions = rdd.partitions
+  private def writing[T](
+      rdd: RDD[T],
+      partitions: Array[Partition],
+      write: (Iterator[T], BatchSink) => Unit): (TaskContext, BatchSink) => Unit =
     (context, sink) => partitions.foreach(partition => write(rdd.iterator(partition, context), sink))
-  }
 
   override def run(inputs: Inputs, wire: Wire): Unit = {
     val number = DirectRunner.runs.incrementAndGet()

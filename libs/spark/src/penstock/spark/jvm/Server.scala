@@ -24,6 +24,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
   private val allocator = ArrowUtils.rootAllocator.newChildAllocator("penstock", 0, memoryLimit)
   private val count = new AtomicInteger
   private val connections = new ConcurrentHashMap[Int, Connection]
+  private val plans = new Plans(session)
   private lazy val gateway = {
     val server = new Py4JServer(session.sparkContext.getConf)
     server.start()
@@ -52,6 +53,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
     val memory = ManagementFactory.getMemoryMXBean
     Map(
       "connections" -> connections.size,
+      "plans" -> plans.count,
       "threads" -> ManagementFactory.getThreadMXBean.getThreadCount,
       "heap_used" -> memory.getHeapMemoryUsage.getUsed,
       "heap_committed" -> memory.getHeapMemoryUsage.getCommitted,
@@ -90,7 +92,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
         reporting {
           val planned = request.get("mode").asText match {
             case "job" if !new Planner(session).isDirect(query) => new JobRunner(session, query)
-            case _ => new DirectRunner(session, query, memory)
+            case _ => new DirectRunner(session, query, plans.of(query), memory)
           }
           runner = Some(planned)
           wire.writeSchema(number, planned.schema)
@@ -151,7 +153,9 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
       val stage = Option(request.get("aggregation")).map { aggregation =>
         AggregationStage(aggregation.get("sql").asText, readInput(), aggregation.get("stage").asText)
       }
-      Query(request.get("sql").asText, inputs, keys, request.get("partitions").asInt, stage, request.get("after").asText)
+      Query(
+        request.get("sql").asText, inputs, keys, request.get("partitions").asInt, stage, request.get("after").asText,
+        request.get("registrations").asInt)
     }
 
     private def readInput(): Schema = {
