@@ -27,8 +27,9 @@ KILLS: Final = 5 if FULL or CHOSEN else 2
 
 @pytest.fixture(scope="module")
 async def cluster() -> AsyncIterator[Deployment]:
-    """One whose workers take few rows at once, so that there is time to kill them."""
-    async with Deployment.running(settings={**MANY_TASKS, "WORKER__BATCH_ROWS": "20"}) as deployment:
+    """One whose workers take few rows at once and let few wait, so that there is time to kill them between checkpoints."""
+    slow = {"WORKER__BATCH_ROWS": "20", "WORKER__CHANNEL_ROWS": "40"}
+    async with Deployment.running(settings={**MANY_TASKS, **slow}) as deployment:
         yield deployment
 
 
@@ -59,9 +60,14 @@ async def test_results_are_right_though_workers_were_killed(
 
 
 async def _killed(cluster: Deployment, job_id: str, chance: random.Random) -> bool:
-    """Kills the workers of a job once it has rows to lose, and waits until it starts again; False when it had ended."""
-    job = await cluster.until_state(job_id, "running", *TERMINAL, within_seconds=120)
-    await asyncio.sleep(chance.choice((0.0, 0.3, 1.0, 2.5)))
+    """Kills the workers of a job and waits until it starts again; False when it had ended.
+
+    Three times of four that is a moment after a checkpoint of its own, so that it has done something to go on from.
+    """
+    job = await cluster.until_state(job_id, "running", *TERMINAL, within_seconds=300)
+    if chance.random() < 0.75:
+        await _has_saved(cluster, job_id, job["generation"])
+    await asyncio.sleep(chance.choice((0.0, 0.1, 0.3, 1.0)))
     if not await cluster.kill_workers(job_id):
         return False
 
@@ -71,3 +77,13 @@ async def _killed(cluster: Deployment, job_id: str, chance: random.Random) -> bo
 
     await eventually(gone_on, 60)
     return (await cluster.job(job_id))["state"] not in TERMINAL
+
+
+async def _has_saved(cluster: Deployment, job_id: str, generation: int) -> None:
+    async def saved() -> bool:
+        if (await cluster.job(job_id))["state"] in TERMINAL:
+            return True
+        found = (await cluster.client.get(f"/jobs/{job_id}/checkpoints")).json()["data"]
+        return any(one["generation"] == generation and one["state"] == "ready" for one in found)
+
+    await eventually(saved, 120)
