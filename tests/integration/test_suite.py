@@ -27,7 +27,7 @@ KILLS: Final = 5 if FULL or CHOSEN else 2
 
 @pytest.fixture(scope="module")
 async def cluster() -> AsyncIterator[Deployment]:
-    """One whose workers take few rows at once and let few wait, so that there is time to kill them between checkpoints."""
+    """One whose workers take few rows at once and let few wait: there is time to kill them between checkpoints."""
     slow = {"WORKER__BATCH_ROWS": "20", "WORKER__CHANNEL_ROWS": "40"}
     async with Deployment.running(settings={**MANY_TASKS, **slow}) as deployment:
         yield deployment
