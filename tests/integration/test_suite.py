@@ -20,7 +20,7 @@ from penstock.spark import Engine
 
 pytestmark = pytest.mark.takes_turns
 
-ROWS: Final = 20_000 if FULL or CHOSEN else 6_000
+ROWS: Final = 8_000 if FULL or CHOSEN else 6_000
 TOGETHER: Final = 12 if FULL or CHOSEN else 4
 KILLS: Final = 5 if FULL or CHOSEN else 2
 
