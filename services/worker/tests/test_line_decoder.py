@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.common.testing import eventually
 from penstock.connectors.base import LineParser, LineParsers, ParsedLines
+from penstock.connectors.filesystem import Filesystem
 from penstock.connectors.formats.json import JsonDecoder
 from penstock.connectors.formats.json_line import JSON_METADATA, BadLine, RowReader
 from penstock.connectors.single_file import SingleFile
@@ -483,3 +484,11 @@ async def test_blocks_are_sent_to_a_parser_that_cannot_open_the_file(engine: Eng
     source = SingleFile().open_source(table_spec(column(pa.int64()), {"path": str(path)}, lines=Parsers()))
     assert (await rows_of(source)).num_rows == 200_000
     assert [blind.asked for blind in blinds] == [1]
+
+
+async def test_files_that_had_one_descriptor_after_another_are_told_apart(engine: Engine, tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"{number:02}.json").write_bytes(b'{"a":%d}\n' % number * 100)
+    source = Filesystem().open_source(table_spec(column(pa.int64()), {"path": str(tmp_path)}, lines=engine))
+    rows = await rows_of(source)
+    assert sorted(rows.column("a").to_pylist()) == [number for number in range(50) for _ in range(100)]

@@ -25,7 +25,6 @@ final class JsonLines(schema: Schema, longestLine: Int, allocator: BufferAllocat
   private var lines = 0
   private var odd = new Array[Int](64)
   private var oddCount = 0
-  private var file: Option[(String, FileChannel)] = None
 
   /** Answers the block that comes next on the wire with the rows, and with how many lines it has and which are odd. */
   def answer(length: Long, wire: Wire): Unit = {
@@ -41,30 +40,19 @@ final class JsonLines(schema: Schema, longestLine: Int, allocator: BufferAllocat
     respond(length, wire)
   }
 
-  /** Answers a block that is in a file, which is read here: it need not cross the wire. */
+  /** Answers a block that is in a file, which is read here: it need not cross the wire. The file is opened for each
+   * block, since a path that names a descriptor of another process may be another file the next time. */
   def answerFile(path: String, offset: Long, length: Long, wire: Wire): Unit = {
     require(length <= JsonLines.MostBytes, s"a block of $length bytes is too large")
     block.reserve(length + Margin)
     val content = block.filled(length + Margin).nioBuffer(0, length.toInt)
-    val source = open(path)
-    while (content.hasRemaining) {
-      if (source.read(content, offset + content.position()) < 0) throw new EOFException(s"$path became shorter")
-    }
+    val source = FileChannel.open(Path.of(path), StandardOpenOption.READ)
+    try {
+      while (content.hasRemaining) {
+        if (source.read(content, offset + content.position()) < 0) throw new EOFException(s"$path became shorter")
+      }
+    } finally source.close()
     respond(length, wire)
-  }
-
-  private def open(path: String): FileChannel = file match {
-    case Some((`path`, channel)) => channel
-    case _ =>
-      closeFile()
-      val channel = FileChannel.open(Path.of(path), StandardOpenOption.READ)
-      file = Some((path, channel))
-      channel
-  }
-
-  private def closeFile(): Unit = {
-    file.foreach(_._2.close())
-    file = None
   }
 
   private def respond(length: Long, wire: Wire): Unit = {
@@ -146,7 +134,6 @@ final class JsonLines(schema: Schema, longestLine: Int, allocator: BufferAllocat
   private def release(): Unit = if (block.capacity + columns.map(_.size).sum > JsonLines.MostKept) close()
 
   override def close(): Unit = {
-    closeFile()
     block.release()
     columns.foreach(_.release())
     capacity = 0
