@@ -236,3 +236,17 @@ async def test_batches_of_a_run_have_their_own_values_and_nulls(
     async with await engine.plan(FragmentSpec("SELECT a FROM t WHERE rand() >= 0", {"t": schema}, schema)) as fragment:
         (result,) = await fragment.run(sent)
     assert result.column(0).equals(pa.concat_arrays([batch.column(0) for batch in sent]))
+
+
+@pytest.mark.parametrize(("kind", "other"), [("TIMESTAMP_LTZ", "TIMESTAMP_NTZ"), ("TIMESTAMP_NTZ", "TIMESTAMP_LTZ")])
+async def test_a_local_time_is_an_instant_of_utc(engine: Engine, kind: str, other: str) -> None:
+    micros = [0, -1, 1_711_846_799_999_999, -(2**62), 2**62, None]
+    schema = pa.schema([("t", pa.timestamp("us", "UTC" if kind == "TIMESTAMP_LTZ" else None))])
+    spec = FragmentSpec(
+        f"SELECT CAST(t AS {other}) AS a, CAST(CAST(t AS {other}) AS {kind}) AS b FROM rows", {"rows": schema}
+    )
+    async with await engine.plan(spec) as fragment:
+        (result,) = await fragment.run(pa.record_batch([pa.array(micros).cast(schema.field("t").type)], schema=schema))
+    assert result.column("a").cast(pa.int64()).to_pylist() == micros
+    assert result.column("b").cast(pa.int64()).to_pylist() == micros
+    assert result.schema.field("a").type.tz != result.schema.field("b").type.tz

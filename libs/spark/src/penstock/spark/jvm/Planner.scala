@@ -143,7 +143,7 @@ final class Planner(session: SparkSession) {
 
   /** The operators that Spark chooses for a plan. */
   def chosen(plan: LogicalPlan): SparkPlan = session.withActive {
-    QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(UtcIntervals(optimise(plan))))
+    QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(UtcTimestamps(optimise(plan))))
   }
 
   /** A physical plan ready to run, with no exchange: every row is in the one partition already. */
