@@ -221,7 +221,7 @@ async def main() -> None:
             state.mkdir()
             jobs.mkdir()
             rows = await state_figures(engine, keys, state)
-            rows += await throughput(engine, events, 1 if arguments.quick else 2, jobs)
+            rows += await throughput(engine, events, 1 if arguments.quick else 4, jobs)
     show({"benchmark": "checkpoints", "rows": rows}, COLUMNS, arguments.json)
 
 

@@ -1,4 +1,7 @@
-"""The reference queries on a whole cluster: from files into files that are committed, many queries in one pipeline."""
+"""The reference queries on a whole cluster: from files into files that are committed, many queries in one pipeline.
+
+Views, tables and functions of a query get names of its own; lookup tables are files that the workers look into.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet
 from reference.comparison import Row, difference
 from reference.data import TABLE_NAMES, TABLES, Dataset
+from reference.lookups import LOOKUP_TABLES, declared
 from reference.oracles import answer
 from reference.queries import Query
 
@@ -23,21 +28,21 @@ from penstock.spark import Engine
 MANY_TASKS: Final = {"SPARK__HEAP": "1GiB", "CONTROLLER__START_TIMEOUT": "280s"}
 """Settings for pipelines of a dozen queries: on a busy machine with few cores their hundreds of tasks take a while to
 be planned, and to begin anew with cold workers would take no less."""
-_CREATED: Final = re.compile(r"CREATE (?:VIEW|TABLE) (\w+)")
+_CREATED: Final = re.compile(r"CREATE (?:VIEW|TABLE|FUNCTION) (\w+)")
 _CENTURY: Final = "36500 days"
 """Rows of 1970 are joined with rows of 2024: with less, which of them meet would depend on which file is read first."""
-_LENGTH: Final = re.compile(r"(\S+) - (\S+) AS (length|age|width)\b")
-"""A time between two, which JSON cannot hold."""
 
 
 def write_tables(data: Dataset, folder: Path) -> None:
-    """A folder for each table, and in it a file for each partition."""
+    """A folder for each table, and in it a file for each partition; a file for each lookup table."""
     for table in TABLE_NAMES:
         (folder / table).mkdir(parents=True)
         for number, rows in enumerate(data.partitions(table)):
             encoder = JsonEncoder(rows.schema)
             lines = b"".join(map(encoder.encode, rows.to_batches()))
             (folder / table / f"{number}.json").write_bytes(lines)
+    for table, rows in LOOKUP_TABLES.items():
+        pyarrow.parquet.write_table(rows, folder / f"{table}.parquet")
 
 
 def pipeline_of(queries: Sequence[Query], tables: Path, results: Path, *, checkpoint_interval: str) -> str:
@@ -47,17 +52,17 @@ def pipeline_of(queries: Sequence[Query], tables: Path, results: Path, *, checkp
         sources = sources.replace(
             f"connector = 'single_file', path = '{table}'", f"connector = 'filesystem', path = '{tables / table}'"
         )
+    lookups = declared(lambda table: f"connector = 'single_file', path = '{tables / table}.parquet'")
     statements = "\n".join(_statements(query, results) for query in queries)
     settings = f"SET checkpoint_interval = '{checkpoint_interval}';\nSET updating_ttl = '{_CENTURY}';"
-    return f"{settings}\n{sources}\n{statements}"
+    return f"{settings}\n{sources}\n{lookups}\n{statements}"
 
 
 def _statements(query: Query, results: Path) -> str:
-    """What a query says, with names of its own for the views and tables that it makes."""
+    """What a query says, with names of its own for the views, tables and functions that it makes."""
     sql = query.sql.strip().rstrip(";")
     for name in _CREATED.findall(sql):
         sql = re.sub(rf"\b{name}\b", f"{name}_of_{query.name}", sql)
-    sql = _LENGTH.sub(r"unix_micros(CAST(\1 AS TIMESTAMPTZ)) - unix_micros(CAST(\2 AS TIMESTAMPTZ)) AS \3", sql)
     *before, asked = sql.split(";")
     form = "debezium_json" if query.updating else "json"
     sink = (
@@ -106,21 +111,18 @@ def _left_by(envelopes: Sequence[Any]) -> Iterator[Row]:
 def _as_json(table: pa.Table) -> list[Any]:
     table = table.rename_columns([f"c{place}" for place in range(table.num_columns)])  # a name may be there twice
     for place, field in enumerate(table.schema):
-        if pa.types.is_interval(field.type) or pa.types.is_duration(field.type):
-            lengths = [_microseconds(value) for value in table.column(place).to_pylist()]
-            table = table.set_column(place, field.name, pa.array(lengths, pa.int64()))
+        if pa.types.is_interval(field.type):  # DuckDB's, which have months and days
+            lengths = [_duration(length) for length in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(lengths, pa.duration("us")))
     encoder = JsonEncoder(table.schema)
     return [json.loads(line) for batch in table.to_batches() for line in encoder.encode(batch).splitlines()]
 
 
-def _microseconds(length: timedelta | pa.MonthDayNano | None) -> int | None:
-    match length:
-        case None:
-            return None
-        case timedelta():
-            return length // timedelta(microseconds=1)
-        case _:
-            return int(length.days * 86_400_000_000 + length.nanoseconds // 1000)
+def _duration(length: pa.MonthDayNano | None) -> timedelta | None:
+    if length is None:
+        return None
+    assert not length.months
+    return timedelta(days=length.days, microseconds=length.nanoseconds // 1000)
 
 
 def _row(value: dict[str, Any]) -> Row:

@@ -67,13 +67,11 @@ def interruptions() -> list[Interruption]:
 
 
 def groups(size: int) -> list[tuple[Query, ...]]:
-    """Queries that are run together on a cluster: all of them in full, or else a few. Those with lookup tables and
-    functions need more than files: they have integration tests of their own."""
-    plain = [query for query in queries() if query.theme not in ("lookups", "udfs")]
+    """Queries that are run together on a cluster: all of them in full, or else a few."""
     if FULL or CHOSEN:
-        chosen = [query for query in plain if fnmatch(query.name, CHOSEN or "*")]
+        chosen = [query for query in queries() if fnmatch(query.name, CHOSEN or "*")]
     else:
-        chosen = random.Random(SEED).sample(plain, size)
+        chosen = random.Random(SEED).sample(queries(), size)
     random.Random(SEED).shuffle(chosen)
     return [tuple(chosen[begin : begin + size]) for begin in range(0, len(chosen), size)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -35,14 +36,21 @@ TARIFFS: Final = pa.table(
 )
 LOOKUP_TABLES: Final = {"people": PEOPLE, "tariffs": TARIFFS}
 
-# So few keys at a time, and so little memory, that answers are asked for and forgotten again and again.
-DECLARED: Final = """
-CREATE TABLE people (name TEXT PRIMARY KEY, age INT, city TEXT)
-  WITH (connector = 'postgres', url = 'x', type = 'lookup', batch_keys = 2, cache_size = '1KiB');
 
-CREATE TABLE tariffs (fee BIGINT, kind TEXT, zone INT, PRIMARY KEY (kind, zone))
-  WITH (connector = 'postgres', url = 'x', type = 'lookup', batch_keys = 3, in_flight = 1);
-"""
+def declared(place_of: Callable[[str], str]) -> str:
+    """The tables, each with the options that tell where it is. They are asked for so few keys at a time, and have so
+    little memory, that answers are asked for and forgotten again and again."""
+    return f"""
+    CREATE TABLE people (name TEXT PRIMARY KEY, age INT, city TEXT)
+      WITH ({place_of("people")}, type = 'lookup', batch_keys = 2, cache_size = '1KiB');
+
+    CREATE TABLE tariffs (fee BIGINT, kind TEXT, zone INT, PRIMARY KEY (kind, zone))
+      WITH ({place_of("tariffs")}, type = 'lookup', batch_keys = 3, in_flight = 1);
+    """
+
+
+DECLARED: Final = declared(lambda _table: "connector = 'postgres', url = 'x'")
+"""Of `MemoryLookups`, which takes the place of that connector."""
 
 
 class MemoryLookups:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -62,6 +62,15 @@ def test_numbers_that_json_lacks_are_null() -> None:
     assert encoded(pa.float32(), math.nan, 0.5) == ["null", "0.5"]
 
 
+def test_a_length_of_time_is_in_seconds_as_iso_8601_has_it() -> None:
+    values = [timedelta(), timedelta(seconds=10), timedelta(days=1, seconds=1.5), timedelta(microseconds=-1), None]
+    texts = ['"PT0S"', '"PT10S"', '"PT86401.5S"', '"PT-0.000001S"', "null"]
+    assert encoded(pa.duration("us"), *values) == texts
+    longest = 2**63 - 1
+    assert encoded(pa.duration("us"), longest, -longest) == ['"PT9223372036854.775807S"', '"PT-9223372036854.775807S"']
+    assert encoded(pa.duration("ms"), timedelta(seconds=100)) == ['"PT100S"']
+
+
 def test_decimals_keep_all_their_digits() -> None:
     values = [Decimal("12345678901234567890.12345678"), Decimal("-0.00000001"), Decimal(0), None]
     texts = encoded(pa.decimal128(38, 8), *values)
@@ -88,6 +97,20 @@ def test_lists_and_structs() -> None:
     texts = encoded(kind, {"x": 1, "y": {"z": "q"}}, {"x": None, "y": None}, None)
     assert texts == ['{"x":1,"y":{"z":"q"}}', '{"x":null,"y":null}', "null"]
     assert encoded(pa.struct([]), {}, None) == ["{}", "null"]
+
+
+def test_a_map_is_an_object_with_its_keys_as_names() -> None:
+    maps = pa.map_(pa.string(), pa.int64())
+    assert encoded(maps, [("a", 1), ('b"', None)], [], None) == ['{"a":1,"b\\"":null}', "{}", "null"]
+    assert encoded(pa.map_(pa.int32(), pa.string()), [(1, "x"), (-2, None)]) == ['{"1":"x","-2":null}']
+    nested = pa.map_(pa.date32(), pa.list_(maps))
+    assert encoded(nested, [(date(2024, 1, 2), [[("a", 1)], None, []])]) == ['{"2024-01-02":[{"a":1},null,{}]}']
+    sliced = pa.array([[("a", 1)], [("b", 2), ("c", 3)], None, [("d", 4)]], maps).slice(1)
+    schema = pa.schema([("a", maps)])
+    lines = JsonEncoder(schema).encode(pa.RecordBatch.from_arrays([sliced], schema=schema)).splitlines()
+    assert lines == [b'{"a":{"b":2,"c":3}}', b'{"a":null}', b'{"a":{"d":4}}']
+    with pytest.raises(UnsupportedType, match="keys"):
+        JsonEncoder(pa.schema([("a", pa.map_(pa.list_(pa.int32()), pa.int32()))]))
 
 
 def test_json_columns_are_written_as_they_are() -> None:
@@ -117,7 +140,7 @@ def test_a_column_name_is_escaped() -> None:
 
 def test_a_type_that_json_cannot_hold_is_refused_before_any_row() -> None:
     with pytest.raises(UnsupportedType, match="column a"):
-        JsonEncoder(pa.schema([("a", pa.duration("us"))]))
+        JsonEncoder(pa.schema([("a", pa.month_day_nano_interval())]))
 
 
 SCHEMA = pa.schema(

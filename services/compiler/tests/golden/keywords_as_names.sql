@@ -7,4 +7,4 @@ INSERT INTO o (SELECT value FROM v);
 INSERT INTO o (a) (SELECT value FROM v);
 SELECT T.Value AS "Value", value + 1 AS VALUE FROM T;
 (SELECT value FROM t) UNION ALL (SELECT level FROM t);
-SELECT INTERVAL '1 month' AS im, map['a'] AS ma, json->>'a' AS ja, timestamp::date AS d, NULL AS nothing, true AS yes, 1e3 AS f, 12345678901234567890 AS big, -1 AS neg, x'ff' AS hx FROM t;
+SELECT INTERVAL '1 day' AS im, map['a'] AS ma, json->>'a' AS ja, timestamp::date AS d, NULL AS nothing, true AS yes, 1e3 AS f, 12345678901234567890 AS big, -1 AS neg, x'ff' AS hx FROM t;

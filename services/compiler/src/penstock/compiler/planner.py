@@ -30,7 +30,7 @@ from penstock.compiler.sources import Source, Sources
 from penstock.compiler.statements import CreateFunction, CreateTable, CreateView, Insert, Name, Select, Set, Statement
 from penstock.compiler.udfs import BuiltUdf
 from penstock.compiler.written_rows import WrittenRows
-from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, Role
+from penstock.connectors.base import DEAD_LETTERS, BadData, DecodeOptions, EncodeOptions, Role
 from penstock.connectors.registry import CONNECTORS
 from penstock.spark import FunctionKind
 
@@ -247,6 +247,8 @@ class Planner:
     ) -> None:
         self._outputs += 1
         self._open_sink(table, name)
+        if _writes_json(self._sinks[table.name]):
+            self._assignments.refuse_unwritable(query, relation.columns)
         assignment = Assignment(name, self._sink_columns(table), columns, query)
         rows = await self._assignments.relation(assignment, relation)
         rows = await self._written_rows.relation(self._sinks[table.name], name, rows)
@@ -280,6 +282,7 @@ class Planner:
     async def _select(self, statement: Select) -> None:
         self._outputs += 1
         relation = await self._relation(statement.query)
+        self._assignments.refuse_unwritable(statement.query, relation.columns)
         table = preview_name({*self._tables, *self._sinks})
         assignment = Assignment(Name(table, statement.span), None, (), statement.query)
         self._sinks[table] = _preview_sink(table)
@@ -377,3 +380,8 @@ def _preview_sink(table: str) -> Write:
     assert connector.sink is not None
     limit = connector.max_parallelism(Role.SINK, connector.sink.options())
     return Write(_PREVIEW, table, {}, limit)
+
+
+def _writes_json(write: Write) -> bool:
+    sink = CONNECTORS[write.connector].sink
+    return write.connector == _PREVIEW or (sink is not None and issubclass(sink.options, EncodeOptions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ from penstock.compiler.relations import (
 from penstock.compiler.statements import Name
 from penstock.compiler.types import is_assignable, same_type, spark_name, spark_sql_cast, user_name
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN
+from penstock.connectors.errors import UnsupportedType
+from penstock.connectors.formats.json_encoder import JsonEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,15 @@ class Assignments:
         elif arrow.is_nested(target.type) or arrow.is_nested(field.type):
             hint = None
         return refusal("type_mismatch", message, self._value_span(assignment.query, place), hint)
+
+    def refuse_unwritable(self, query: exp.Expr, columns: Sequence[pa.Field]) -> None:
+        """Raises Refused for a column of a query that cannot be in a line of JSON."""
+        for place, field in enumerate(columns):
+            try:
+                JsonEncoder(pa.schema([field]))
+            except UnsupportedType:
+                message = f"column {field.name} is {user_name(field.type)}, which JSON cannot hold"
+                raise refusal("unsupported", message, self._value_span(query, place), "write CAST(… AS TEXT)") from None
 
     def _value_span(self, query: exp.Expr, place: int) -> Span | None:
         """The place of a column's value in a query, where the query spells it out."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -29,6 +30,7 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of a batch that is encoded in one piece; an Arrow string array ends at 2 GiB, and text takes more room."""
 _SECOND: Final = 1_000_000
 _MILLISECOND: Final = 1_000
+_MICROSECOND: Final = Decimal("0.000001")
 _ESCAPES: Final = {byte: json.dumps(chr(byte))[1:-1] for byte in range(0x20)}
 
 
@@ -82,6 +84,8 @@ class JsonEncoder:
             return self._struct(array, kind)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             return self._list(array, kind)
+        if pa.types.is_map(kind):
+            return self._map(array, kind)
         if pa.types.is_timestamp(kind) and not self._timestamps_as_text:
             return _Text(_unix_millis(array).cast(pa.string()))
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -97,13 +101,29 @@ class JsonEncoder:
     def _list(self, array: Any, kind: pa.DataType) -> _Text:
         items = self._text(array.flatten(), kind.value_field)
         quote = '"' if items.quoted and not items.values.null_count else ""
-        lengths = pc.fill_null(pc.list_value_length(array), 0)
-        offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int32)
-        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), _literal(items)), f"{quote},{quote}")
-        text = pc.binary_join_element_wise("[" + quote, joined, quote + "]", "")
-        if quote:
-            text = pc.if_else(pc.equal(lengths, 0), "[]", text)
-        return _Text(_null_where(array, text))
+        return _joined(array, _literal(items), f"[{quote}", f"{quote}]", quote)
+
+    def _map(self, array: Any, kind: pa.MapType) -> _Text:
+        """An object, whose names are the keys as text."""
+        if pa.types.is_nested(kind.key_type):
+            raise UnsupportedType(f"JSON cannot hold {kind}, since its keys are no names")
+        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        pairs = entries.flatten()
+        names = self._text(pairs.field(0), kind.key_field).values
+        values = self._text(pairs.field(1), kind.item_field)
+        texts = pc.binary_join_element_wise('"', names, '":', _quoted(values), "")
+        return _joined(entries, texts, "{", "}")
+
+
+def _joined(array: Any, texts: Any, first: str, last: str, quote: str = "") -> _Text:
+    """The texts of the items of each list, in brackets, and with quotes between them where they lack them."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int32)
+    between = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), f"{quote},{quote}")
+    text = pc.binary_join_element_wise(first, between, last, "")
+    if quote:
+        text = pc.if_else(pc.equal(lengths, 0), first.removesuffix(quote) + last.removeprefix(quote), text)
+    return _Text(_null_where(array, text))
 
 
 def memory_of(text: Any) -> list[memoryview]:
@@ -117,8 +137,10 @@ def memory_of(text: Any) -> list[memoryview]:
 
 def _literal(text: _Text) -> Any:
     """The text with null for nulls, and then also with its quotes."""
-    if not text.values.null_count:
-        return text.values
+    return _quoted(text) if text.values.null_count else text.values
+
+
+def _quoted(text: _Text) -> Any:
     values = pc.binary_join_element_wise('"', text.values, '"', "") if text.quoted else text.values
     return pc.fill_null(values, "null")
 
@@ -140,6 +162,8 @@ def _scalar_text(array: Any, column: pa.Field) -> _Text:
         return _Text(array.cast(pa.string()), quoted=True)
     if pa.types.is_time64(kind):
         return _Text(_with_fraction(array.cast(pa.time64("us")), _clock_seconds), quoted=True)
+    if pa.types.is_duration(kind):
+        return _Text(_duration_text(array), quoted=True)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _Text(encode_column(array), quoted=True)
     raise UnsupportedType(f"column {column.name}: JSON cannot hold {kind}")
@@ -148,6 +172,14 @@ def _scalar_text(array: Any, column: pa.Field) -> _Text:
 def _timestamp_text(array: Any, kind: pa.DataType) -> Any:
     text = _with_fraction(array.cast(pa.timestamp("us", kind.tz)), _iso_seconds)
     return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")
+
+
+def _duration_text(array: Any) -> Any:
+    """As ISO 8601 has it, in seconds alone: PT90.5S, PT-1S."""
+    micros = array.cast(pa.duration("us")).cast(pa.int64()).cast(pa.decimal128(19, 0))
+    seconds = pc.multiply(micros, pa.scalar(_MICROSECOND)).cast(pa.string())
+    trimmed = pc.utf8_rtrim(pc.utf8_rtrim(seconds, "0"), ".")
+    return pc.binary_join_element_wise("PT", trimmed, "S", "")
 
 
 def _iso_seconds(seconds: npt.NDArray[np.int64]) -> Any:
