@@ -22,7 +22,7 @@ import pyarrow as pa
 from local_job import compiled, run
 from report import options, show
 
-from penstock.common.program import Join, JoinSide, Operator
+from penstock.common.program import HASH_COLUMN, Join, JoinSide, Operator
 from penstock.spark import Engine
 from penstock.spark.testing import spark_settings
 from penstock.worker.operators.base import ChainOperator
@@ -58,6 +58,8 @@ COLUMNS: Final = {
     "spilled_MB": ".1f",
 }
 _TIME: Final = 1_767_225_600_000_000
+_SPREAD: Final = -7_046_029_254_386_353_131
+"""Makes numbers that follow each other as far apart as hashes are."""
 
 
 @dataclass
@@ -129,6 +131,7 @@ def _batch(schema: pa.Schema, keys: npt.NDArray[np.int64]) -> pa.RecordBatch:
     columns = [
         pa.array(np.full(keys.size, _TIME)).view(found.type) if pa.types.is_timestamp(found.type)
         else pa.array(np.ones(keys.size, np.int64)) if found.name == "_n"
+        else pa.array(keys.astype(np.int64) * _SPREAD) if found.name == HASH_COLUMN
         else pa.array(keys.astype(np.int64))
         for found in schema
     ]  # fmt: skip

@@ -135,11 +135,12 @@ async def check_join(
     for side, edge in zip(sides, (EdgeKind.SHUFFLE_LEFT, EdgeKind.SHUFFLE_RIGHT), strict=True):
         assert input_of(program, key, edge) == side
     assert sides[0].names != sides[1].names
-    joined = await check(engine, FragmentSpec(kind.sql, dict(zip((LEFT, RIGHT), sides, strict=True))))
+    met = (kind.left.joined, kind.right.joined) if isinstance(kind, Join) else sides
+    joined = await check(engine, FragmentSpec(kind.sql, dict(zip((LEFT, RIGHT), met, strict=True))))
     assert output is not None and joined.names == [name for name in output.names if name != OP_COLUMN]
     for side in (kind.left, kind.right) if isinstance(kind, Join) else ():
-        hashed = await check(engine, FragmentSpec(side.hashed, {INPUT: side.rows}))
-        assert hashed.names == [*side.rows.names, HASH_COLUMN]
+        kept = await check(engine, FragmentSpec(side.counted, {INPUT: side.rows})) if side.counted else side.rows
+        assert kept.names == [*side.joined.names, HASH_COLUMN]
     if isinstance(kind, TemporalJoin):
         versions = await check(engine, FragmentSpec(kind.versions, {INPUT: kind.right}))
         assert versions.names == [*kind.right.names, LAST_COLUMN]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ Change = tuple[str, Value, int]
 EXAMPLES = 200 if os.environ.get("PENSTOCK_TEST_FULL") else 15
 
 _TIME = pa.field("_timestamp", pa.timestamp("us"), nullable=False)
+_HASH = pa.field("_hash", pa.int64())
 _WORDS = {
     JoinKind.INNER: "INNER JOIN",
     JoinKind.LEFT: "LEFT OUTER JOIN",
@@ -35,19 +36,22 @@ _WORDS = {
 
 
 def schema_of(side: str, counted: bool) -> pa.Schema:
-    count = [pa.field("_n", pa.int64())] if counted else []
-    return pa.schema([pa.field("_k0", pa.int64()), pa.field(f"{side}.v", pa.int64()), *count, _TIME])
+    columns = [pa.field("_k0", pa.int64()), pa.field(f"{side}.v", pa.int64())]
+    return pa.schema([*columns, pa.field("_n", pa.int64()), _TIME] if counted else [*columns, _TIME, _HASH])
+
+
+def rows_from(side: str, counted: bool, rows: Iterable[Sequence[object]]) -> pa.RecordBatch:
+    """Rows of a side as they reach the operator; those that only come have a hash of their keys."""
+    return batch_of(schema_of(side, counted), [row if counted else (*row, hash((row[0],))) for row in rows])
 
 
 def side_of(side: str, counted: bool, retention_us: int = 0) -> JoinSide:
     value = f"`{side}.v`"
-    hashed = (
+    count = (
         f"SELECT _k0, {value}, sum(_n) AS _n, max(_timestamp) AS _timestamp, xxhash64(_k0) AS _hash FROM input "
         f"GROUP BY _k0, {value} HAVING sum(_n) <> 0"
-        if counted
-        else "SELECT *, xxhash64(_k0) AS _hash FROM input"
     )
-    return JoinSide(schema_of(side, counted), hashed, counted, retention_us)
+    return JoinSide(schema_of(side, counted), count if counted else "", retention_us)
 
 
 def spread(side: str, counted: bool) -> str:
@@ -126,7 +130,7 @@ async def fed(operator: ChainOperator, changes: Sequence[Change], counted: dict[
     for side in (LEFT, RIGHT):
         rows = [(*row, *([change] if counted[side] else []), 0) for on, row, change in changes if on == side]
         if rows:
-            batches.append(batch_of(schema_of(side, counted[side]), rows))
+            batches.append(rows_from(side, counted[side], rows))
     return iter(await operator.process(tuple(batches)))
 
 
@@ -178,20 +182,20 @@ async def test_rows_are_forgotten_when_the_other_side_can_no_longer_meet_them(pl
     join, output = join_of(JoinKind.INNER, False, False, retention_us=1000)
     operator = await opened(join, schema_of(LEFT, False), output, planner)
     for time in range(0, 100_000, 50):
-        await operator.process((batch_of(schema_of(LEFT, False), [(1, 5, time)]),))
+        await operator.process((rows_from(LEFT, False, [(1, 5, time)]),))
         await operator.advance(time)
     assert operator.state_rows < 100
-    met = await operator.process((batch_of(schema_of(RIGHT, False), [(1, 6, 99_950)]),))
+    met = await operator.process((rows_from(RIGHT, False, [(1, 6, 99_950)]),))
     assert 20 <= len(rows_of(met)) < 100
 
 
 async def test_a_row_that_comes_too_late_to_be_kept_does_not_leave_unmatched(planner: SharedPlanner) -> None:
     join, output = join_of(JoinKind.FULL, False, False, retention_us=1000)
     operator = await opened(join, schema_of(LEFT, False), output, planner)
-    await operator.process((batch_of(schema_of(LEFT, False), [(1, 5, 10_000)]),))
+    await operator.process((rows_from(LEFT, False, [(1, 5, 10_000)]),))
     await operator.flush()
     await operator.advance(10_000)
-    await operator.process((batch_of(schema_of(LEFT, False), [(1, 6, 8_000), (1, 7, 9_500)]),))
+    await operator.process((rows_from(LEFT, False, [(1, 6, 8_000), (1, 7, 9_500)]),))
     assert [row[:2] for row in rows_of(await operator.flush())] == [(1, 7)]
 
 
@@ -200,14 +204,14 @@ async def test_state_is_restored(planner: SharedPlanner) -> None:
     first, second = [await opened(join, schema_of(LEFT, True), output, planner) for _ in range(2)]
     for table in first.tables.values():
         table.begin()
-    await first.process((batch_of(schema_of(LEFT, True), [(1, 5, 2, 0), (2, 6, 1, 0)]),))
-    await first.process((batch_of(schema_of(RIGHT, True), [(1, 7, 1, 0)]),))
+    await first.process((rows_from(LEFT, True, [(1, 5, 2, 0), (2, 6, 1, 0)]),))
+    await first.process((rows_from(RIGHT, True, [(1, 7, 1, 0)]),))
     given_out = rows_of(await first.flush())
     assert Counter(given_out) == Counter([(1, 5, 1, 7, 1, 0), (1, 5, 1, 7, 1, 0), (2, 6, None, None, 1, 0)])
     for name, table in first.tables.items():
         for rows in table.freeze().parts():
             await second.restore(name, rows)
-    await second.process((batch_of(schema_of(RIGHT, True), [(1, 7, -1, 0)]),))
+    await second.process((rows_from(RIGHT, True, [(1, 7, -1, 0)]),))
     assert Counter(rows_of(await second.flush())) == Counter([(1, 5, 1, 7, -1, 0)] * 2 + [(1, 5, None, None, 1, 0)] * 2)
 
 
@@ -220,14 +224,14 @@ async def test_by_the_clock_rows_are_kept_from_when_they_came(planner: SharedPla
     now, one = 1_700_000_000_000_000, [1] if counted else []
     join, output = join_of(JoinKind.INNER, counted, counted)
     operator = await opened(by_the_clock(join), schema_of(LEFT, counted), output, planner, clock=lambda: now)
-    await operator.process((batch_of(schema_of(LEFT, counted), [(1, 5, *one, 10**15)]),))
+    await operator.process((rows_from(LEFT, counted, [(1, 5, *one, 10**15)]),))
     await operator.flush()
     now += 900
     await operator.advance(10**16)
-    await operator.process((batch_of(schema_of(LEFT, counted), [(2, 5, *one, 0)]),))
+    await operator.process((rows_from(LEFT, counted, [(2, 5, *one, 0)]),))
     await operator.flush()
     now += 600
-    rows = batch_of(schema_of(RIGHT, counted), [(1, 6, *one, 0), (2, 6, *one, 0)])
+    rows = rows_from(RIGHT, counted, [(1, 6, *one, 0), (2, 6, *one, 0)])
     met = [*rows_of(await operator.process((rows,))), *rows_of(await operator.flush())]
     assert [row[:4] for row in met] == [(2, 5, 2, 6)]
     assert operator.state_rows == 3
@@ -241,14 +245,14 @@ async def test_ages_by_the_clock_go_on_where_rows_are_restored(planner: SharedPl
     first, second = [await opened(kind, schema_of(LEFT, counted), output, planner, clock=lambda: now) for _ in range(2)]
     first.tables[LEFT].begin()
     for key in (1, 2):
-        await first.process((batch_of(schema_of(LEFT, counted), [(key, 5, *one, 0)]),))
+        await first.process((rows_from(LEFT, counted, [(key, 5, *one, 0)]),))
         await first.flush()
         now += 500
     for part in first.tables[LEFT].freeze().parts():
         await second.restore(LEFT, part)
     assert second.state_rows == 2
     now += 300
-    rows = batch_of(schema_of(RIGHT, counted), [(1, 6, *one, 0), (2, 6, *one, 0)])
+    rows = rows_from(RIGHT, counted, [(1, 6, *one, 0), (2, 6, *one, 0)])
     met = [*rows_of(await second.process((rows,))), *rows_of(await second.flush())]
     assert [row[:4] for row in met] == [(2, 5, 2, 6)]
 
@@ -257,8 +261,8 @@ async def test_what_event_times_bound_is_kept_by_event_time_alone(planner: Share
     now = 1_700_000_000_000_000
     join, output = join_of(JoinKind.INNER, False, False, retention_us=1000)
     operator = await opened(by_the_clock(join), schema_of(LEFT, False), output, planner, clock=lambda: now)
-    await operator.process((batch_of(schema_of(LEFT, False), [(1, 5, 0)]),))
+    await operator.process((rows_from(LEFT, False, [(1, 5, 0)]),))
     now += 10**9
-    assert len(await operator.process((batch_of(schema_of(RIGHT, False), [(1, 6, 0)]),))) == 1
+    assert len(await operator.process((rows_from(RIGHT, False, [(1, 6, 0)]),))) == 1
     await operator.advance(5000)
     assert operator.state_rows == 0

@@ -211,13 +211,17 @@ class JoinSide:
     """What one side of a join keeps."""
 
     rows: pa.Schema
-    """The rows that come in."""
-    hashed: str
-    """SQL over `input`: the rows to keep of those that are kept and that came, with the hash of their keys, `_hash`."""
-    counted: bool
-    """Rows can be taken back: each is kept once, with how often it is there. Otherwise they are kept as they come."""
+    """The rows that come in: where they are kept as they come, the last column is the hash of their keys, `_hash`."""
+    counted: str = ""
+    """Where rows can be taken back, SQL over `input`: those that are kept and that came, each once with how often it is
+    there, and with the hash of their keys, `_hash`."""
     retention_us: int = 0
     """Rows are of no use any more when they are so much older than the watermark; 0: by the time to live."""
+
+    @property
+    def joined(self) -> pa.Schema:
+        """The rows that are joined: without the hash."""
+        return self.rows if self.counted else self.rows.remove(len(self.rows) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,13 +597,11 @@ def _operator_to_proto(operator: Operator) -> proto.Operator:
 
 
 def _side_to_proto(side: JoinSide) -> proto.JoinSide:
-    return proto.JoinSide(
-        rows=_schema_to_bytes(side.rows), hashed=side.hashed, counted=side.counted, retention_us=side.retention_us
-    )
+    return proto.JoinSide(rows=_schema_to_bytes(side.rows), counted=side.counted, retention_us=side.retention_us)
 
 
 def _side_from_proto(side: proto.JoinSide) -> JoinSide:
-    return JoinSide(_schema_of(side.rows), side.hashed, side.counted, side.retention_us)
+    return JoinSide(_schema_of(side.rows), side.counted, side.retention_us)
 
 
 def _lookup_to_proto(join: LookupJoin) -> proto.LookupJoin:

@@ -155,7 +155,8 @@ def _side_lines(name: str, side: JoinSide) -> Iterator[str]:
     how = "counted" if side.counted else "as they come"
     retention = f", kept {side.retention_us} us" if side.retention_us else ""
     yield f"  {name} {how}{retention}: {_schema_text(side.rows)}"
-    yield f"    {side.hashed}"
+    if side.counted:
+        yield f"    {side.counted}"
 
 
 def _lookup_lines(operator: Operator, join: LookupJoin) -> Iterator[str]:

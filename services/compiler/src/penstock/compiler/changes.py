@@ -10,7 +10,7 @@ from sqlglot import exp
 from penstock.common.program import COUNT_COLUMN, HASH_COLUMN
 from penstock.compiler.dialect import spark_sql
 from penstock.compiler.functions import call
-from penstock.compiler.plan import nested
+from penstock.compiler.plan import nested, projections
 from penstock.compiler.relations import aliased, column, select_from_input
 from penstock.compiler.types import quoted, spark_sql_cast
 from penstock.connectors.base import TIMESTAMP_COLUMN
@@ -52,6 +52,12 @@ def first_rows(number: exp.Expr, limit: int, select: exp.Select) -> exp.Select:
 def hashed(keys: Sequence[str]) -> str:
     """Rows with the hash of their keys."""
     return f"SELECT *, {spark_sql(hash_of(keys))} AS {quoted(HASH_COLUMN)} FROM input"
+
+
+def with_hash(rows: exp.Select, keys: Sequence[str]) -> exp.Select:
+    """A query's rows with the hash of their keys, the last column."""
+    columns: list[exp.Expr] = [column(name) for name, _ in projections(rows)]
+    return nested(select_from_input([*columns, aliased(hash_of(keys), HASH_COLUMN)]), rows)
 
 
 def spread(names: Sequence[str]) -> exp.Select:

@@ -22,7 +22,7 @@ from penstock.common.program import (
 )
 from penstock.compiler.aggregates import with_op
 from penstock.compiler.analysis import inputs_of
-from penstock.compiler.changes import counted, hashed, kept_rows, spread
+from penstock.compiler.changes import counted, kept_rows, spread, with_hash
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.dialect import spark_sql
 from penstock.compiler.functions import call
@@ -196,7 +196,7 @@ class Joins(Planning):
         names = tuple(f"_k{place}" for place in range(len(kinds))) or (_EVERYTHING,)
         used |= {found.parts[0].name for part in matched.rest for found in part.find_all(exp.Column)}
         sides = [
-            await self._side(operand, Keys(matched.of_side(place), kinds, names), used, clause, place)
+            await self._side(operand, Keys(matched.of_side(place), kinds, names), used, clause, place, is_windowed)
             for place, operand in enumerate((left, right))
         ]
         select = _joined(sides[0], sides[1], names, clause.kind, matched.rest, is_windowed)
@@ -260,8 +260,11 @@ class Joins(Planning):
         common = await self.analyst.schema_of(both, {"one": schemas[0], "other": schemas[1]})
         return [found.type for found in common]
 
-    async def _side(self, operand: Operand, keys: Keys, used: frozenset[str], clause: JoinClause, place: int) -> _Keyed:
-        """Rows with their keys, each once with how often it came where rows can be taken back."""
+    async def _side(
+        self, operand: Operand, keys: Keys, used: frozenset[str], clause: JoinClause, place: int, is_windowed: bool
+    ) -> _Keyed:
+        """Rows with their keys: each once with how often it came where rows can be taken back, else with the hash of
+        the keys where it is kept by that."""
         own = tuple(name for name in operand.names.values() if name in used)
         marked = [aliased(exp.true(), _SIDE)] if place and not own else []
         hidden = [*([column(OP_COLUMN)] if operand.relation.is_updating else []), column(TIMESTAMP_COLUMN)]
@@ -277,6 +280,8 @@ class Joins(Planning):
         )
         if operand.relation.is_updating:
             rows = nested(counted([*keys.names, *own, *([_SIDE] if marked else [])], OP_COLUMN), rows)
+        elif not is_windowed:
+            rows = with_hash(rows, keys.names)
         schema = await self.analyst.schema_of(rows, inputs_of(operand.relation.schema))
         keyed = self.steps.keyed(Key(rows, None), operand.relation, schema, f"{(LEFT, RIGHT)[place]} side of a join")
         return _Keyed(keyed, own, operand.relation.is_updating)
@@ -384,9 +389,9 @@ def _input(name: str, alias: str, side: _Keyed, names: tuple[str, ...]) -> exp.E
 def _kept(side: _Keyed, names: tuple[str, ...], retention_us: int) -> JoinSide:
     schema = side.rows.schema
     if not side.counted:
-        return JoinSide(schema, hashed(names), False, retention_us)
+        return JoinSide(schema, retention_us=retention_us)
     own = [name for name in schema.names if name not in HIDDEN and name != COUNT_COLUMN]
-    return JoinSide(schema, spark_sql(kept_rows(own, names)), counted=True)
+    return JoinSide(schema, spark_sql(kept_rows(own, names)))
 
 
 def _windows_of(left: Operand, right: Operand, kind: JoinKind) -> Windows:

@@ -263,7 +263,7 @@ def _identity(kind: Joining) -> str:
             return f"instant {left.names} {right.names}"
         case Join(left, right, sql, how):
             aged = [] if kind.ttl_time is TtlTime.EVENT else [kind.ttl_time.name]
-            return "\n".join([how.name, sql, *(f"{side.rows.names} {side.hashed}" for side in (left, right)), *aged])
+            return "\n".join([how.name, sql, *(f"{side.rows.names} {side.counted}" for side in (left, right)), *aged])
         case TemporalJoin(left, right, versions, _):
             return f"temporal {left.names} {right.names} {versions}"
         case _:

@@ -118,7 +118,7 @@ def _aged(time: TtlTime) -> tuple[object, ...]:
 
 
 def _kept(side: JoinSide) -> tuple[object, ...]:
-    return _columns(side.rows), side.hashed, side.counted
+    return _columns(side.rows), side.counted
 
 
 def _given(operator: Operator, final: StageQuery, remembered: bool) -> object:

@@ -843,27 +843,24 @@ class JoinSide(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ROWS_FIELD_NUMBER: _builtins.int
-    HASHED_FIELD_NUMBER: _builtins.int
     COUNTED_FIELD_NUMBER: _builtins.int
     RETENTION_US_FIELD_NUMBER: _builtins.int
     rows: _builtins.bytes
     """Arrow IPC schema"""
-    hashed: _builtins.str
-    """SQL over `input`: rows that came, counted if they can be taken back, with the hash of their keys"""
-    counted: _builtins.bool
+    counted: _builtins.str
+    """where rows can be taken back, SQL over `input`: each once, with how often it is there, and its hash"""
     retention_us: _builtins.int
     """rows are of no use any more when they are so much older than the watermark; 0: by the ttl"""
     def __init__(
         self,
         *,
         rows: _builtins.bytes = ...,
-        hashed: _builtins.str = ...,
-        counted: _builtins.bool = ...,
+        counted: _builtins.str = ...,
         retention_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "hashed", b"hashed", "retention_us", b"retention_us", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "retention_us", b"retention_us", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ difference leaves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -61,6 +62,10 @@ class Side(Protocol):
         """All rows of distinct hashes."""
         ...
 
+    async def taken(self, rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Rows that come in as rows that are kept."""
+        ...
+
     async def change(self, rows: pa.RecordBatch) -> None:
         """Rows have come, or were taken back."""
         ...
@@ -77,14 +82,18 @@ class Side(Protocol):
         """Takes in what a checkpoint has."""
         ...
 
+    async def close(self) -> None:
+        """Frees what it holds."""
+        ...
+
 
 class RowsThatStay:
     """Rows that are never taken back, each kept for some time from its own on, or from when it came by the clock."""
 
-    def __init__(self, hashed: Query, lifetime: Lifetime, budget: Budget = UNLIMITED) -> None:
+    def __init__(self, rows: pa.Schema, lifetime: Lifetime, budget: Budget = UNLIMITED) -> None:
         self._lifetime = lifetime
-        self._rows = hashed.output
-        self._schema = hashed.output if lifetime.clock is None else hashed.output.append(_CAME)
+        self._rows = rows
+        self._schema = rows if lifetime.clock is None else rows.append(_CAME)
         time_column = TIMESTAMP_COLUMN if lifetime.clock is None else _CAME.name
         self._log = KeyedLog(self._schema, time_column, budget)
         self.table = ExpiringTimeKey(time_column, budget)
@@ -100,6 +109,9 @@ class RowsThatStay:
     def fetch(self, hashes: Int64s) -> pa.RecordBatch:
         found = self._log.fetch(hashes)
         return found if self._lifetime.clock is None else found.select(self._rows.names)
+
+    async def taken(self, rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        return joined([pa.RecordBatch.from_arrays(batch.columns, schema=self._rows) for batch in rows], self._rows)
 
     async def change(self, rows: pa.RecordBatch) -> None:
         if self._lifetime.clock is not None:
@@ -122,15 +134,18 @@ class RowsThatStay:
         for batch in rows.select(self._schema.names).combine_chunks().to_batches():
             self._log.add(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
 
+    async def close(self) -> None:
+        pass
+
 
 class RowsThatChange:
     """Rows that can be taken back, each once with how often it is there; a key is kept for some time after a change."""
 
-    def __init__(self, hashed: Query, lifetime: Lifetime, budget: Budget = UNLIMITED) -> None:
+    def __init__(self, count: Query, lifetime: Lifetime, budget: Budget = UNLIMITED) -> None:
         self._lifetime = lifetime
-        self._merge = hashed
+        self._count = count
         time_column = TIMESTAMP_COLUMN if lifetime.clock is None else None
-        self._state = KeyedState(hashed.output, ttl_us=lifetime.us, time_column=time_column, budget=budget)
+        self._state = KeyedState(count.output, ttl_us=lifetime.us, time_column=time_column, budget=budget)
 
     @property
     def rows(self) -> int:
@@ -147,6 +162,9 @@ class RowsThatChange:
     def fetch(self, hashes: Int64s) -> pa.RecordBatch:
         return self._state.fetch(hashes)
 
+    async def taken(self, rows: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        return await self._count.run(rows)
+
     async def change(self, rows: pa.RecordBatch) -> None:
         hashes = distinct(row_hashes(rows))
         await self._merged(hashes, self._state.fetch(hashes), rows)
@@ -155,10 +173,10 @@ class RowsThatChange:
         hashes = distinct(row_hashes(rows))
         is_touched = are_among(row_hashes(before), hashes)
         touched, others = (before.filter(pa.array(chosen)) for chosen in (is_touched, ~is_touched))
-        return joined([others, await self._merged(hashes, touched, rows)], self._merge.output)
+        return joined([others, await self._merged(hashes, touched, rows)], self._count.output)
 
     async def _merged(self, hashes: Int64s, before: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
-        after = await self._merge.run([unhashed(before), unhashed(rows)]) if before.num_rows else rows
+        after = await self._count.run([unhashed(before), unhashed(rows)]) if before.num_rows else rows
         self._state.replace(hashes, after)
         return after
 
@@ -168,7 +186,10 @@ class RowsThatChange:
 
     def restore(self, rows: pa.Table) -> None:
         self.expire(None)  # what has been kept for a while is not as new
-        loaded(self._state, rows, self._merge.output)
+        loaded(self._state, rows, self._count.output)
+
+    async def close(self) -> None:
+        await self._count.close()
 
 
 class Joins:
@@ -177,13 +198,11 @@ class Joins:
     late_rows = 0
 
     def __init__(
-        self, kind: JoinKind, sides: Sides, kept: dict[str, Side], hashed: dict[str, Query], query: JoinQuery, *,
-        gives_changes: bool,
-    ) -> None:  # fmt: skip
+        self, kind: JoinKind, sides: Sides, kept: dict[str, Side], query: JoinQuery, *, gives_changes: bool
+    ) -> None:
         self._kind = kind
         self._sides = sides
         self._kept = kept
-        self._hashed = hashed
         self._query = query
         self._gives_changes = gives_changes
         self.tables = {side: one.table for side, one in kept.items()}
@@ -213,7 +232,7 @@ class Joins:
         return ()
 
     async def flush(self) -> Batches:
-        came = {side: await self._hashed[side].run(rows) for side, rows in self._pending.items()}
+        came = {side: await self._kept[side].taken(rows) for side, rows in self._pending.items()}
         self._pending = {LEFT: [], RIGHT: []}
         self._expire(None)
         results = [await self._alone(side, rows) for side, rows in self._taken_alone(came).items() if rows.num_rows]
@@ -231,10 +250,11 @@ class Joins:
         can, one side after the other."""
         alone = {}
         for side, rows in list(came.items()):
-            is_alone = np.full(rows.num_rows, self._kind in _ALONE[side])
-            if self._kind is not JoinKind.INNER:
-                is_alone &= ~are_among(row_hashes(rows), row_hashes(came[_OTHER[side]]))
-            alone[side], came[side] = rows.filter(pa.array(is_alone)), rows.filter(pa.array(~is_alone))
+            if self._kind is JoinKind.INNER:
+                alone[side], came[side] = rows, rows.slice(0, 0)
+            elif self._kind in _ALONE[side]:
+                meets = are_among(row_hashes(rows), row_hashes(came[_OTHER[side]]))
+                alone[side], came[side] = rows.filter(pa.array(~meets)), rows.filter(pa.array(meets))
         return alone
 
     async def _alone(self, side: str, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -278,8 +298,8 @@ class Joins:
         self._kept[name].restore(rows)
 
     async def close(self) -> None:
-        for query in self._hashed.values():
-            await query.close()
+        for side in self._kept.values():
+            await side.close()
         await self._query.close()
 
 

@@ -28,7 +28,7 @@ from penstock.worker.operators.corrected_tumbling import CorrectedTumblingWindow
 from penstock.worker.operators.instant_join import InstantJoins
 from penstock.worker.operators.join import Joins, RowsThatChange, RowsThatStay, Side
 from penstock.worker.operators.panes import Slide
-from penstock.worker.operators.queries import Planning, Query
+from penstock.worker.operators.queries import Planning
 from penstock.worker.operators.session import SessionWindows
 from penstock.worker.operators.sides import Sides
 from penstock.worker.operators.sliding import SlidingWindows
@@ -97,12 +97,14 @@ def _lifetime(ttl_ms: int, time: TtlTime, clock: Clock) -> Lifetime:
 async def _join(
     join: Join, results: pa.Schema, planning: Planning, lifetime: Lifetime, gives_changes: bool, budget: Budget
 ) -> Joins:
-    hashed: dict[str, Query] = {}
     kept: dict[str, Side] = {}
     for name, side in ((LEFT, join.left), (RIGHT, join.right)):
-        hashed[name] = await planning.plan(StageQuery(side.hashed), side.rows, side.rows.append(_HASH))
-        kind = RowsThatChange if side.counted else RowsThatStay
-        kept[name] = kind(hashed[name], Lifetime(side.retention_us) if side.retention_us else lifetime, budget)
+        kept_for = Lifetime(side.retention_us) if side.retention_us else lifetime
+        if side.counted:
+            count = await planning.plan(StageQuery(side.counted), side.rows, side.rows.append(_HASH))
+            kept[name] = RowsThatChange(count, kept_for, budget)
+        else:
+            kept[name] = RowsThatStay(side.rows, kept_for, budget)
+    query = await planning.plan_join(join.sql, Sides(join.left.joined, join.right.joined), results)
     sides = Sides(join.left.rows, join.right.rows)
-    query = await planning.plan_join(join.sql, sides, results)
-    return Joins(join.kind, sides, kept, hashed, query, gives_changes=gives_changes)
+    return Joins(join.kind, sides, kept, query, gives_changes=gives_changes)

@@ -66,15 +66,19 @@ class HashIndex:
         slots = self._find_slots(hashes)
         slots = slots[slots >= 0]
         locations = self._slots[:, 1][slots]
-        self._slots[:, 1][slots] = _REMOVED
-        self._count -= slots.size
-        if self._bits > _LEAST_BITS and self._count < len(self._slots) >> 4:
-            self._rebuild(0)
+        self._empty(slots)
         return locations
 
     def move(self, hashes: Int64s, locations: Int64s) -> None:
         """Gives hashes that are there other locations."""
         self._slots[:, 1][self._find_slots(hashes)] = locations
+
+    def replace(self, hashes: Int64s, locations: Int64s) -> None:
+        """Gives distinct hashes that are there other locations, and removes those whose location is `ABSENT`."""
+        slots = self._find_slots(hashes)
+        stays = locations != ABSENT
+        self._slots[:, 1][slots[stays]] = locations[stays]
+        self._empty(slots[~stays])
 
     def insert(self, hashes: Int64s, locations: Int64s) -> None:
         """Puts in distinct hashes that are not there, with distinct locations."""
@@ -96,6 +100,12 @@ class HashIndex:
         """Makes room for so many more at once, instead of again and again as they come."""
         if (self._taken + more) * 2 > len(self._slots):
             self._rebuild(more)
+
+    def _empty(self, slots: Int64s) -> None:
+        self._slots[:, 1][slots] = _REMOVED
+        self._count -= slots.size
+        if self._bits > _LEAST_BITS and self._count < len(self._slots) >> 4:
+            self._rebuild(0)
 
     def _find_slots(self, hashes: Int64s) -> Int64s:
         """The slot of each hash, or a negative number."""

@@ -17,6 +17,7 @@ from penstock.worker.state.slabs import (
     by_slab,
     crowd_of,
     drop,
+    in_runs,
     is_mostly_dead,
     rewritten,
     row_hashes,
@@ -126,16 +127,12 @@ class KeyedState:
         return Part(slab.rows, np.repeat(alive, lengths), None if times is None else np.repeat(times, lengths))
 
     def _slab_of(self, rows: pa.RecordBatch, touched: Int64s | None = None) -> Slab:
-        hashes = row_hashes(rows)
-        ordered = np.sort(hashes)
-        begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        if begins.size == hashes.size:
-            return Slab(rows, hashes, None, self._times(rows, None) if touched is None else touched)
-        order = np.argsort(hashes, kind="stable")
-        rows = rows.take(pa.array(order))
-        bounds = np.append(begins, hashes.size)
-        times = self._times(rows, bounds) if touched is None else touched[order][begins]
-        return Slab(rows, ordered[begins], bounds, times)
+        runs, hashes, bounds = in_runs(rows)
+        if touched is None:
+            return Slab(runs, hashes, bounds, self._times(runs, bounds))
+        if bounds is not None:  # rows of one hash were touched at one moment
+            touched = touched[np.argsort(row_hashes(rows))][bounds[:-1]]
+        return Slab(runs, hashes, bounds, touched)
 
     def _times(self, rows: pa.RecordBatch, bounds: Int64s | None) -> Int64s | None:
         if not self._ttl_us:

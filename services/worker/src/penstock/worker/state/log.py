@@ -11,22 +11,22 @@ import pyarrow as pa
 
 from penstock.worker.state.batches import joined
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import HashIndex, Int64s
+from penstock.worker.state.index import ABSENT, HashIndex, Int64s, distinct
 from penstock.worker.state.slabs import (
     RUN_BITS,
     Slab,
     by_slab,
     crowd_of,
     drop,
+    in_runs,
     is_mostly_dead,
     rewritten,
-    row_hashes,
     rows_of,
     spill_slabs,
 )
 from penstock.worker.state.times import microseconds
 
-_NONE: Final = -1
+_NONE: Final = ABSENT
 _LEAST_RUNS: Final = 1 << 10
 _RUN: Final = np.dtype([("location", np.int64), ("length", np.int32), ("older", np.int32)])
 _SWEEPS: Final = 8  # rows outlive their time by at most this part of it
@@ -121,11 +121,16 @@ class KeyedLog:
         """Keeps more rows."""
         if not rows.num_rows:
             return
-        hashes, lengths = np.unique(row_hashes(rows), return_counts=True)
+        rows, hashes, bounds = in_runs(rows)
+        lengths = np.ones(hashes.size, np.int64) if bounds is None else np.diff(bounds)
         youngest = self._index.find(hashes)
         older = youngest.copy()
-        parts = list(self._absorbed(older, lengths))
-        slab = self._slab_of(joined([*parts, rows], self._schema) if parts else rows)
+        if parts := list(self._absorbed(older, lengths)):
+            rows, joined_hashes, bounds = in_runs(joined([*parts, rows], self._schema))
+            if not np.array_equal(hashes, joined_hashes):  # they were as they came, and are in order now
+                order = np.argsort(hashes)
+                hashes, youngest, older = joined_hashes, youngest[order], older[order]
+        slab = self._slab_of(rows, hashes, bounds)
         numbers = self._numbered(hashes, youngest, older)
         self._runs.table["location"][numbers] = self._file(slab, numbers)
         self._runs.table["length"][numbers] = slab.lengths(np.arange(hashes.size))
@@ -178,16 +183,10 @@ class KeyedLog:
         """Runs slab by slab, without those that are nowhere."""
         return by_slab(locations[locations != _NONE], self._slabs)
 
-    def _slab_of(self, rows: pa.RecordBatch) -> Slab:
-        """Rows as runs in the order of their hashes."""
-        order = np.argsort(row_hashes(rows), kind="stable")
-        rows = rows.take(pa.array(order))
-        hashes = row_hashes(rows)
+    def _slab_of(self, rows: pa.RecordBatch, hashes: Int64s, bounds: Int64s | None) -> Slab:
         times = microseconds(rows.column(self._time_column))
-        begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
-        if begins.size == hashes.size:
-            return Slab(rows, hashes, None, times)
-        return Slab(rows, hashes[begins], np.append(begins, hashes.size), np.maximum.reduceat(times, begins))
+        latest: Int64s = times if bounds is None else np.maximum.reduceat(times, bounds[:-1])
+        return Slab(rows, hashes, bounds, latest)
 
     def _file(self, slab: Slab, numbers: Int64s) -> Int64s:
         """Files a slab; returns the locations of its runs."""
@@ -208,7 +207,7 @@ class KeyedLog:
                 self._empty(self._numbers[number][runs])
                 old.append(slab.hashes[runs])
         if old:
-            self._unlink(np.unique(np.concatenate(old)))
+            self._unlink(distinct(np.concatenate(old)))
         self._compact()
 
     def _empty(self, numbers: Int64s) -> None:
@@ -223,8 +222,7 @@ class KeyedLog:
             numbers = heads[gone]
             heads[gone] = older[numbers]
             self._runs.free(numbers)
-        self._index.move(hashes[heads != _NONE], heads[heads != _NONE])
-        self._index.remove(hashes[heads == _NONE])
+        self._index.replace(hashes, heads)
 
     def _compact(self) -> None:
         for number in [number for number, slab in self._slabs.items() if not slab.kept]:

@@ -19,6 +19,7 @@ from penstock.worker.state.gathering import Columns, columns_of, gathered
 from penstock.worker.state.index import Int64s
 
 RUN_BITS: Final = 28  # a location is a slab's number and, in so many bits, the number of a run of rows in it
+_PLACE_BITS: Final = 32
 _FIRST_TIER_ROWS: Final = 1 << 10
 _TIER_SLABS: Final = 16  # slabs of about one size that become one
 _TIER_BITS: Final = _TIER_SLABS.bit_length() - 1
@@ -99,6 +100,25 @@ def row_hashes(rows: pa.RecordBatch) -> Int64s:
     """The hash of each row's keys, without a copy."""
     hashes: Int64s = rows.column(HASH_COLUMN).to_numpy().view(np.int64)
     return hashes
+
+
+def in_runs(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s, Int64s | None]:
+    """Rows with those of one hash next to each other, as they came, the hash of each run, and where runs begin and the
+    last one ends: nothing, with all rows as they came, where each is a run of its own, else in the order of hashes."""
+    hashes = row_hashes(rows)
+    ordered = np.sort(hashes)
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    if begins.size == hashes.size:
+        return rows, hashes, None
+    bounds = np.append(begins, hashes.size)
+    return rows.take(pa.array(_order(hashes, bounds))), ordered[begins], bounds
+
+
+def _order(hashes: Int64s, bounds: Int64s) -> Int64s:
+    """Where the rows of each run are. Two sorts by the processor's vectors take a sixth of numpy's stable one."""
+    runs = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+    order: Int64s = np.sort(runs << _PLACE_BITS | np.argsort(hashes)) & ((1 << _PLACE_BITS) - 1)
+    return order
 
 
 def rows_of(runs: Sequence[tuple[Slab, Int64s]], schema: pa.Schema) -> pa.RecordBatch:
