@@ -20,7 +20,6 @@ from penstock.worker.state.slabs import (
     in_runs,
     is_mostly_dead,
     rewritten,
-    row_hashes,
     rows_of,
     spill_slabs,
 )
@@ -127,12 +126,11 @@ class KeyedState:
         return Part(slab.rows, np.repeat(alive, lengths), None if times is None else np.repeat(times, lengths))
 
     def _slab_of(self, rows: pa.RecordBatch, touched: Int64s | None = None) -> Slab:
-        runs, hashes, bounds = in_runs(rows)
-        if touched is None:
-            return Slab(runs, hashes, bounds, self._times(runs, bounds))
-        if bounds is not None:  # rows of one hash were touched at one moment
-            touched = touched[np.argsort(row_hashes(rows))][bounds[:-1]]
-        return Slab(runs, hashes, bounds, touched)
+        runs = in_runs(rows)
+        if runs.bounds is not None and runs.order is not None:
+            rows = rows.take(pa.array(runs.order))
+            touched = None if touched is None else touched[runs.order][runs.bounds[:-1]]
+        return Slab(rows, runs.hashes, runs.bounds, self._times(rows, runs.bounds) if touched is None else touched)
 
     def _times(self, rows: pa.RecordBatch, bounds: Int64s | None) -> Int64s | None:
         if not self._ttl_us:

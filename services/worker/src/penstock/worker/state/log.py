@@ -14,6 +14,7 @@ from penstock.worker.state.budget import UNLIMITED, Budget
 from penstock.worker.state.index import ABSENT, HashIndex, Int64s, distinct
 from penstock.worker.state.slabs import (
     RUN_BITS,
+    InRuns,
     Slab,
     by_slab,
     crowd_of,
@@ -28,12 +29,16 @@ from penstock.worker.state.times import microseconds
 
 _NONE: Final = ABSENT
 _LEAST_RUNS: Final = 1 << 10
-_RUN: Final = np.dtype([("location", np.int64), ("length", np.int32), ("older", np.int32)])
+_RUN: Final = np.dtype(
+    [("location", np.int64), ("length", np.int32), ("older", np.int32), ("runs", np.int32)], align=True
+)
+_MANY_RUNS: Final = 8  # of one hash are so many before any of them are joined
 _SWEEPS: Final = 8  # rows outlive their time by at most this part of it
 
 
 class Runs:
-    """Runs of rows of one hash, by number: where each is, how long it is, and which one of the same hash is older.
+    """Runs of rows of one hash, by number: where each is, how long it is, which one of the same hash is older, and how
+    many there are from it on.
 
     A run without rows is nowhere; it stays for the sake of those behind it. What is known of one is side by side in
     `table`, so that reading it touches one line of the cache.
@@ -69,10 +74,11 @@ class Runs:
 
 
 class KeyedLog:
-    """Rows by their hash, in slabs; those of one hash are runs of which each is longer than the younger ones.
+    """Rows by their hash, in slabs; those of one hash are runs.
 
-    A new run is joined with older ones that are no longer than itself, so that a hash has few runs, a logarithm of its
-    rows, and a row is copied as often. Rows whose `time_column` is before `expire`'s moment are forgotten, by and by.
+    Where a hash has many runs, a new one is joined with older ones that are no longer than itself, so that there are
+    some more than a logarithm of its rows, and a row is copied as often: one that is soon forgotten is not.
+    Rows whose `time_column` is before `expire`'s moment are forgotten, by and by.
     """
 
     def __init__(self, schema: pa.Schema, time_column: str, budget: Budget = UNLIMITED) -> None:
@@ -121,20 +127,23 @@ class KeyedLog:
         """Keeps more rows."""
         if not rows.num_rows:
             return
-        rows, hashes, bounds = in_runs(rows)
-        lengths = np.ones(hashes.size, np.int64) if bounds is None else np.diff(bounds)
+        runs = in_runs(rows)
+        hashes, lengths = runs.hashes, runs.lengths
         youngest = self._index.find(hashes)
         older = youngest.copy()
         if parts := list(self._absorbed(older, lengths)):
-            rows, joined_hashes, bounds = in_runs(joined([*parts, rows], self._schema))
-            if not np.array_equal(hashes, joined_hashes):  # they were as they came, and are in order now
+            rows = joined([*parts, rows], self._schema)
+            runs = in_runs(rows)
+            if not np.array_equal(hashes, runs.hashes):  # they were as they came, and are in order now
                 order = np.argsort(hashes)
-                hashes, youngest, older = joined_hashes, youngest[order], older[order]
-        slab = self._slab_of(rows, hashes, bounds)
+                hashes, youngest, older = runs.hashes, youngest[order], older[order]
+        slab = self._slab_of(rows, runs)
         numbers = self._numbered(hashes, youngest, older)
         self._runs.table["location"][numbers] = self._file(slab, numbers)
         self._runs.table["length"][numbers] = slab.lengths(np.arange(hashes.size))
         self._runs.table["older"][numbers] = older
+        behind = np.where(older == _NONE, 0, self._runs.table["runs"].take(older, mode="clip"))
+        self._runs.table["runs"][numbers] = behind + 1
         self._compact()
         self._budget.hold(self, lambda: self.memory_bytes)
 
@@ -151,6 +160,7 @@ class KeyedLog:
         The number of the youngest run of a hash is not given back."""
         youngest = older.copy()
         joining = np.flatnonzero(older != _NONE)
+        joining = joining[self._runs.table["runs"].take(older[joining]) >= _MANY_RUNS]
         while joining.size:
             runs = self._runs.table.take(older[joining])
             is_short = runs["length"] <= lengths[joining]
@@ -183,10 +193,11 @@ class KeyedLog:
         """Runs slab by slab, without those that are nowhere."""
         return by_slab(locations[locations != _NONE], self._slabs)
 
-    def _slab_of(self, rows: pa.RecordBatch, hashes: Int64s, bounds: Int64s | None) -> Slab:
+    def _slab_of(self, rows: pa.RecordBatch, runs: InRuns) -> Slab:
         times = microseconds(rows.column(self._time_column))
-        latest: Int64s = times if bounds is None else np.maximum.reduceat(times, bounds[:-1])
-        return Slab(rows, hashes, bounds, latest)
+        if runs.bounds is not None and runs.order is not None:
+            times = np.maximum.reduceat(times[runs.order], runs.bounds[:-1])
+        return Slab(rows, runs.hashes, runs.bounds, times, runs.order)
 
     def _file(self, slab: Slab, numbers: Int64s) -> Int64s:
         """Files a slab; returns the locations of its runs."""

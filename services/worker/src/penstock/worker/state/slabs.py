@@ -7,6 +7,7 @@ rows written anew, so that there are few and a row is copied only a few times (a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -29,14 +30,21 @@ _LARGE_BYTES: Final = 4 << 20
 
 
 class Slab:
-    """Rows that never change, those of one hash next to each other, and which of them are still kept."""
+    """Rows that never change, in runs of one hash, and which of them are still kept."""
 
     __slots__ = (
-        "_columns", "alive", "bounds", "hashes", "is_spilled", "kept", "nbytes", "oldest", "row_bytes", "rows", "size",
-        "times",
+        "_columns", "alive", "bounds", "hashes", "is_spilled", "kept", "nbytes", "oldest", "order", "row_bytes", "rows",
+        "size", "times",
     )  # fmt: skip
 
-    def __init__(self, rows: pa.RecordBatch, hashes: Int64s, bounds: Int64s | None, times: Int64s | None) -> None:
+    def __init__(
+        self,
+        rows: pa.RecordBatch,
+        hashes: Int64s,
+        bounds: Int64s | None,
+        times: Int64s | None,
+        order: Int64s | None = None,
+    ) -> None:
         self.rows = rows
         self._columns: Columns | None = None
         self.size: int = rows.num_rows
@@ -44,6 +52,8 @@ class Slab:
         """One for each run of rows."""
         self.bounds = bounds
         """Where each run begins, and where the last one ends; None when each is a single row."""
+        self.order = order
+        """Where the rows of each run are, one run after the other; None when they are next to each other."""
         self.times = times
         """When each run was last touched; None when runs are kept for ever."""
         self.alive = np.ones(hashes.size, np.bool_)
@@ -52,7 +62,7 @@ class Slab:
         self.is_spilled = False
         self.oldest = 0 if times is None else int(times.min())
         """No run that is still kept was last touched before this."""
-        arrays = (array for array in (hashes, bounds, times, self.alive) if array is not None)
+        arrays = (array for array in (hashes, bounds, order, times, self.alive) if array is not None)
         self.row_bytes: int = rows.nbytes
         self.nbytes: int = self.row_bytes + sum(array.nbytes for array in arrays if array.flags.owndata)
         """Wherever the rows are."""
@@ -93,7 +103,7 @@ class Slab:
         ends = np.cumsum(lengths)
         shifts = np.repeat(self.bounds[runs] - ends + lengths, lengths)
         places: Int64s = np.arange(shifts.size) + shifts
-        return places
+        return places if self.order is None else self.order[places]
 
 
 def row_hashes(rows: pa.RecordBatch) -> Int64s:
@@ -102,23 +112,35 @@ def row_hashes(rows: pa.RecordBatch) -> Int64s:
     return hashes
 
 
-def in_runs(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s, Int64s | None]:
-    """Rows with those of one hash next to each other, as they came, the hash of each run, and where runs begin and the
-    last one ends: nothing, with all rows as they came, where each is a run of its own, else in the order of hashes."""
+@dataclass(frozen=True, slots=True)
+class InRuns:
+    """Rows by their hashes, those of one hash as they came."""
+
+    hashes: Int64s
+    """One for each run of rows: as they came where each is a single row, else in their order."""
+    bounds: Int64s | None
+    """Where each run begins in the order of hashes, and where the last one ends; None where each is a single row."""
+    order: Int64s | None
+    """Where the rows of each run are; None where each is a single row."""
+
+    @property
+    def lengths(self) -> Int64s:
+        """How many rows each run has."""
+        return np.ones(self.hashes.size, np.int64) if self.bounds is None else np.diff(self.bounds)
+
+
+def in_runs(rows: pa.RecordBatch) -> InRuns:
+    """Which rows are of one hash."""
     hashes = row_hashes(rows)
     ordered = np.sort(hashes)
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     if begins.size == hashes.size:
-        return rows, hashes, None
+        return InRuns(hashes, None, None)
     bounds = np.append(begins, hashes.size)
-    return rows.take(pa.array(_order(hashes, bounds))), ordered[begins], bounds
-
-
-def _order(hashes: Int64s, bounds: Int64s) -> Int64s:
-    """Where the rows of each run are. Two sorts by the processor's vectors take a sixth of numpy's stable one."""
-    runs = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
-    order: Int64s = np.sort(runs << _PLACE_BITS | np.argsort(hashes)) & ((1 << _PLACE_BITS) - 1)
-    return order
+    # Two sorts by the processor's vectors take a sixth of numpy's stable one.
+    runs = np.repeat(np.arange(begins.size), np.diff(bounds))
+    order = np.sort(runs << _PLACE_BITS | np.argsort(hashes)) & ((1 << _PLACE_BITS) - 1)
+    return InRuns(ordered[begins], bounds, order)
 
 
 def rows_of(runs: Sequence[tuple[Slab, Int64s]], schema: pa.Schema) -> pa.RecordBatch:
