@@ -25,7 +25,8 @@ from report import options, show
 
 from penstock.common.config import load_config
 from penstock.common.ids import Generation, JobId, PipelineId, WorkerId
-from penstock.common.program import Program, program_from_proto, program_to_proto
+from penstock.common.program import Program
+from penstock.common.program_proto import program_from_proto, program_to_proto
 from penstock.common.proto.program_pb2 import Program as ProgramMessage
 from penstock.common.rpc import RpcSettings
 from penstock.connectors.registry import CONNECTORS

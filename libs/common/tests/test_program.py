@@ -29,9 +29,8 @@ from penstock.common.program import (
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
-    program_from_proto,
-    program_to_proto,
 )
+from penstock.common.program_proto import program_from_proto, program_to_proto
 from penstock.common.proto import program_pb2 as proto
 
 NAMES = st.text(min_size=1, max_size=8)

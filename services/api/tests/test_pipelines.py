@@ -9,7 +9,8 @@ from penstock.api.store import Store
 from penstock.api.testing import sample_program
 from penstock.common import subjects
 from penstock.common.ids import JobId, PipelineId
-from penstock.common.program import ProgramSettings, program_from_proto
+from penstock.common.program import ProgramSettings
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto import compiler_pb2
 from penstock.common.proto.program_pb2 import Program
 from penstock.common.testing import eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.program import function_from_proto
+from penstock.common.program_proto import function_from_proto
 from penstock.common.proto import compiler_pb2 as compiler
 
 SOURCE = "def doubled(value: int) -> int:\n    return value * 2\n"

@@ -33,9 +33,8 @@ from penstock.common.program import (
     TumblingWindowAggregate,
     UpdatingAggregate,
     WindowFunction,
-    program_from_proto,
-    program_to_proto,
 )
+from penstock.common.program_proto import program_from_proto, program_to_proto
 from penstock.common.program_text import plan_text
 from penstock.compiler import Compilation, compile_query
 from penstock.connectors.base import DEAD_LETTERS, TIMESTAMP_COLUMN

@@ -17,7 +17,8 @@ from penstock.common import service
 from penstock.common.config import load_config
 from penstock.common.diagnostics import Severity, diagnostic_from_proto
 from penstock.common.errors import PeerUnavailable
-from penstock.common.program import ConnectorSink, program_from_proto
+from penstock.common.program import ConnectorSink
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto import compiler_pb2 as proto
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceStub
 from penstock.common.rpc import RpcSettings, calling, connect

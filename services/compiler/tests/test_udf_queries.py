@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.diagnostics import render_diagnostic
-from penstock.common.program import ArrowValue, AsyncUdf, Program, program_from_proto, program_to_proto
+from penstock.common.program import ArrowValue, AsyncUdf, Program
+from penstock.common.program_proto import program_from_proto, program_to_proto
 from penstock.common.storage import open_storage
 from penstock.compiler import Compilation, compile_query
 from penstock.compiler.compile import QueryFunctions

@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from penstock.common.config import load_config
 from penstock.common.ids import JobId, PipelineId
-from penstock.common.program import Edge, EdgeKind, NodeKey, Program, program_to_proto
+from penstock.common.program import Edge, EdgeKind, NodeKey, Program
+from penstock.common.program_proto import program_to_proto
 from penstock.common.proto import controller_pb2 as proto
 from penstock.common.proto import worker_pb2
 from penstock.common.proto.controller_pb2_grpc import (

@@ -15,7 +15,8 @@ from penstock.common.controllers import Controllers
 from penstock.common.diagnostics import diagnostic_from_proto
 from penstock.common.errors import InternalError, PeerUnavailable
 from penstock.common.ids import JobId
-from penstock.common.program import Program, program_from_proto
+from penstock.common.program import Program
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto import compiler_pb2 as compiler
 from penstock.common.proto import controller_pb2 as controller
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceStub

@@ -12,7 +12,8 @@ from penstock.common.checkpoint.metadata import check_files, read_snapshot
 from penstock.common.checkpoint.paths import metadata_path
 from penstock.common.errors import NotFound, StorageError
 from penstock.common.ids import JobId
-from penstock.common.program import OperatorKey, Program, program_from_proto
+from penstock.common.program import OperatorKey, Program
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto.checkpoint_pb2 import OperatorMetadata
 from penstock.common.proto.program_pb2 import Program as ProgramMessage
 

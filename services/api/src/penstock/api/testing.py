@@ -32,9 +32,8 @@ from penstock.common.program import (
     OperatorKey,
     Program,
     ProgramSettings,
-    function_to_proto,
-    program_to_proto,
 )
+from penstock.common.program_proto import function_to_proto, program_to_proto
 from penstock.common.proto import compiler_pb2 as compiler
 from penstock.common.proto import controller_pb2 as controller
 from penstock.common.proto.checkpoint_pb2 import (

@@ -12,7 +12,7 @@ from penstock.api.schemas import Column, Udf, UdfSignature
 from penstock.api.statements import Statements
 from penstock.common.errors import NotFound
 from penstock.common.ids import UdfId
-from penstock.common.program import function_from_proto
+from penstock.common.program_proto import function_from_proto
 from penstock.common.proto.compiler_pb2 import BuiltUdf
 
 _UDFS = "SELECT id, name, source, built, created_at, updated_at FROM udfs"

@@ -15,7 +15,7 @@ import structlog
 from penstock.common.diagnostics import Diagnostic, diagnostic_to_proto
 from penstock.common.errors import InternalError, PeerUnavailable
 from penstock.common.events import LogEvent
-from penstock.common.program import function_from_proto, function_to_proto, program_to_proto
+from penstock.common.program_proto import function_from_proto, function_to_proto, program_to_proto
 from penstock.common.proto import compiler_pb2 as proto
 from penstock.common.proto.compiler_pb2_grpc import CompilerServiceServicer
 from penstock.common.quantities import format_duration

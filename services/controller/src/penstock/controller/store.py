@@ -14,7 +14,8 @@ from penstock.common.database import Pool
 from penstock.common.errors import ErrorDomain, InternalError, NotFound, RetryHint
 from penstock.common.ids import Generation, JobId, NodeId, PipelineId, SavepointId, WorkerId
 from penstock.common.jobs import JobState, RestartMode, StopMode
-from penstock.common.program import Program, program_from_proto
+from penstock.common.program import Program
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto import program_pb2
 from penstock.controller.checkpoints.records import CheckpointRecord
 from penstock.controller.lease import LeaderWrites

@@ -12,7 +12,8 @@ import asyncpg
 from penstock.common.database import Pool
 from penstock.common.ids import JobId, NodeId, PipelineId, SavepointId
 from penstock.common.jobs import JobState
-from penstock.common.program import Program, program_to_proto
+from penstock.common.program import Program
+from penstock.common.program_proto import program_to_proto
 from penstock.common.testing import eventually
 from penstock.controller.testing import pipeline_program
 

@@ -13,7 +13,8 @@ import grpc.aio
 from penstock.common.errors import PeerUnavailable
 from penstock.common.ids import Epoch, PipelineId, WorkerId
 from penstock.common.jobs import StopMode
-from penstock.common.program import NodeKey, Program, program_to_proto
+from penstock.common.program import NodeKey, Program
+from penstock.common.program_proto import program_to_proto
 from penstock.common.proto import controller_pb2, worker_pb2
 from penstock.common.proto.worker_pb2_grpc import WorkerServiceStub
 from penstock.common.rpc import RpcSettings, calling, connect

@@ -8,7 +8,8 @@ import grpc.aio
 
 from penstock.common.errors import InternalError
 from penstock.common.ids import Generation, JobId, PipelineId, WorkerId
-from penstock.common.program import NodeKey, program_from_proto
+from penstock.common.program import NodeKey
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto import controller_pb2
 from penstock.common.proto import worker_pb2 as proto
 from penstock.common.proto.jobs_pb2 import SubtaskMetrics

@@ -10,7 +10,7 @@ from penstock.api.context import InContext, Limit, errors
 from penstock.api.schemas import Checkpoint, Collection, OperatorCheckpoint, Page
 from penstock.api.spans import operator_checkpoints
 from penstock.common.ids import Epoch, JobId
-from penstock.common.program import program_from_proto
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto.program_pb2 import Program
 
 router = APIRouter(prefix="/jobs/{job_id}/checkpoints", tags=["checkpoints"])

@@ -19,7 +19,7 @@ from penstock.api.sse import MEDIA_TYPE, EventStream, encode_event
 from penstock.common import subjects
 from penstock.common.errors import PenstockError
 from penstock.common.ids import JobId
-from penstock.common.program import program_from_proto
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto.controller_pb2 import OutputData
 from penstock.common.proto.program_pb2 import Program
 

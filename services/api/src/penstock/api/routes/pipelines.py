@@ -28,7 +28,7 @@ from penstock.api.schemas import (
 from penstock.api.store import NewPipeline, Restart
 from penstock.common.ids import JobId, PipelineId, SavepointId
 from penstock.common.jobs import RestartMode
-from penstock.common.program import program_from_proto
+from penstock.common.program_proto import program_from_proto
 from penstock.common.proto.compiler_pb2 import BuiltUdf
 from penstock.common.proto.program_pb2 import Program
 
