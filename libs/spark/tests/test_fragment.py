@@ -46,6 +46,36 @@ async def test_input_may_be_any_number_of_batches(engine: Engine, batches: int) 
     assert result["x"].to_pylist() == list(range(100 * batches))
 
 
+async def test_columns_that_are_only_chosen_stay_where_they_are(engine: Engine) -> None:
+    rows = pa.record_batch({"a": [1, 2], "b": ["x", None], "c": pa.array([3, 4], pa.uint16())})
+    spec = FragmentSpec("SELECT b AS d, c, a, b FROM input", {"input": rows.schema}, pa.schema([
+        ("d", pa.string()), ("c", pa.uint16()), ("a", pa.int64()), ("b", pa.string()),
+    ]))  # fmt: skip
+    async with await engine.plan(spec) as fragment:
+        (chosen,) = await fragment.run(rows)
+        assert chosen.to_pydict() == {"d": ["x", None], "c": [3, 4], "a": [1, 2], "b": ["x", None]}
+        assert chosen.column("a").buffers()[1].address == rows.column("a").buffers()[1].address
+        (twice,) = await fragment.run([rows, rows.slice(1)])
+        assert twice.column("a").to_pylist() == [1, 2, 2]
+        (none,) = await fragment.run([])
+        assert none.num_rows == 0 and none.schema == spec.output
+        with pytest.raises(ValueError, match="schema"):
+            await fragment.run(rows.select(["a"]))
+    with pytest.raises(FragmentClosed):
+        await fragment.run(rows)
+
+
+async def test_a_column_of_another_type_than_came_is_converted(engine: Engine) -> None:
+    rows = pa.record_batch({"a": pa.array([1, 2], pa.int32())})
+    spec = FragmentSpec("SELECT a FROM input", {"input": rows.schema}, pa.schema([("a", pa.uint8())]))
+    with pytest.raises(FragmentRefused):
+        await engine.plan(spec)
+    wide = FragmentSpec("SELECT a FROM input", {"input": pa.schema([("a", pa.uint16())])}, rows.schema)
+    async with await engine.plan(wide) as fragment:
+        (found,) = await fragment.run(pa.record_batch({"a": pa.array([7], pa.uint16())}))
+        assert found.column("a").type == pa.int32() and found.column("a").to_pylist() == [7]
+
+
 async def test_large_result_comes_back_in_order_and_whole(engine: Engine) -> None:
     async with await engine.plan(FragmentSpec("SELECT x, repeat('y', 50) AS s FROM a", {"a": NUMBERS})) as fragment:
         (result,) = await fragment.run(numbers(300_000))

@@ -81,12 +81,17 @@ def _hint(kind: pa.DataType) -> str | None:
 
 def to_wire(batch: pa.RecordBatch, declared: pa.Schema, wire: pa.Schema) -> pa.RecordBatch:
     """A batch of the declared schema as it crosses to the JVM."""
+    check(batch, declared)
+    return batch if batch.schema.equals(wire) else cast(batch, wire)
+
+
+def check(batch: pa.RecordBatch, declared: pa.Schema) -> None:
+    """Raises ValueError for a batch that is not as declared."""
     if not batch.schema.equals(declared):
         raise ValueError(f"the batch's schema is not the input's: {batch.schema} instead of {declared}")
     for field, column in zip(declared, batch.columns, strict=True):
         if not field.nullable and column.null_count:
             raise ValueError(f"column {field.name} is declared not null and holds nulls")
-    return batch if batch.schema.equals(wire) else cast(batch, wire)
 
 
 def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -36,6 +36,7 @@ _SMALL_BYTES: Final = 1 << 18
 _WATERMARK: Final = struct.Struct("<q")
 _OBSERVED: Final = struct.Struct("<qq")  # the watermark after the run, and the late rows
 _NEVER: Final = -(1 << 63)  # no watermark yet
+_CHOSEN: Final = b"penstock.chosen"  # of an output schema: which columns of its only input a query gives, as they are
 
 
 class Mode(StrEnum):
@@ -147,6 +148,7 @@ class Fragment:
         self._closed = False
         self._lock = asyncio.Lock()
         self._wire_output = pa.schema([])
+        self._chosen: tuple[int, ...] | None = None
         self.output_schema = pa.schema([])
 
     @classmethod
@@ -159,22 +161,45 @@ class Fragment:
     async def _plan(self) -> Wire:
         request = self.spec.request(Kind.PLAN, self.mode, self._connector.registrations)
         frame, self._wire = await self._connector.ask(request, self.spec.sql)
-        self._number, self._wire_output = frame.slot, pa.ipc.read_schema(frame.payload)
+        self._number, planned = frame.slot, pa.ipc.read_schema(frame.payload)
+        self._wire_output = planned.remove_metadata()
         self.output_schema = self._wire_output if self.spec.output is None else self.spec.output
         try:
             conversion.refuse_unlike(self.output_schema, self._wire_output)
         except FragmentRefused:
             self._disconnect()
             raise
+        self._chosen = self._chosen_by(planned)
         return self._wire
+
+    def _chosen_by(self, planned: pa.Schema) -> tuple[int, ...] | None:
+        """Which columns of its only input are the query's, if it does nothing else, nor changes their types."""
+        if planned.metadata is None or _CHOSEN not in planned.metadata:
+            return None
+        (rows,) = self.spec.inputs.values()
+        places = tuple(map(int, planned.metadata[_CHOSEN].decode().split(",")))
+        is_same = all(rows.field(at).type == field.type for at, field in zip(places, self.output_schema, strict=True))
+        return places if is_same else None
 
     async def run(self, *inputs: Batches) -> tuple[pa.RecordBatch, ...]:
         """Runs the query on one input (any number of batches) for each of the spec's, in their order.
 
         Returns one batch per partition. A run that is cancelled, or whose JVM is lost, has no effect.
         """
+        if len(inputs) != len(self.spec.inputs):
+            raise ValueError(f"the fragment has {len(self.spec.inputs)} inputs, not {len(inputs)}")
+        if self._chosen is not None and not self._closed:
+            return (self._choose(self._chosen, inputs),)
         batches, _ = await self._run(self._frames(inputs), _size(inputs))
         return batches
+
+    def _choose(self, places: Sequence[int], inputs: Sequence[Batches]) -> pa.RecordBatch:
+        """Columns that need not go to the JVM and back."""
+        (rows,), (declared,) = inputs, self.spec.inputs.values()
+        for batch in _each(rows):
+            conversion.check(batch, declared)
+        columns = [batch.select(places).columns for batch in _each(rows)]
+        return self._joined([pa.RecordBatch.from_arrays(these, schema=self.output_schema) for these in columns])
 
     async def observe(self, batches: Batches, watermark: int | None) -> Observed:
         """Runs a query over one input that observes event time: the rows are of one partition of a source, whose
@@ -219,8 +244,6 @@ class Fragment:
 
     def _frames(self, inputs: Sequence[Batches]) -> Iterator[Sendable]:
         declared = tuple(self.spec.inputs.values())
-        if len(inputs) != len(declared):
-            raise ValueError(f"the fragment has {len(declared)} inputs, not {len(inputs)}")
         crossing = [
             [conversion.to_wire(batch, declared[slot], self.spec.wire_inputs[slot]) for batch in _each(batches)]
             for slot, batches in enumerate(inputs)

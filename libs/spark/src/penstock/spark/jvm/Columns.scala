@@ -24,8 +24,11 @@ final case class SelectColumnsExec(columns: Seq[NamedExpression], child: SparkPl
   override def output: Seq[Attribute] = columns.map(_.toAttribute)
   override def outputPartitioning: Partitioning = child.outputPartitioning
 
+  /** Where each column is in the child's. */
+  def places: Seq[Int] = columns.flatMap(_.references).map(column => child.output.indexWhere(_.exprId == column.exprId))
+
   override protected def doExecuteColumnar(): RDD[ColumnarBatch] = {
-    val places = columns.flatMap(_.references).map(column => child.output.indexWhere(_.exprId == column.exprId))
+    val places = this.places
     child.executeColumnar().mapPartitionsInternal(_.map(batch => Batches.of(places.map(batch.column), batch.numRows)))
   }
 
@@ -52,6 +55,13 @@ object KeepColumns extends Rule[SparkPlan] {
     case ColumnarToRowExec(columns: ArrowPlan) => columns
     case ColumnarToRowExec(input: InputAdapter) if input.child.isInstanceOf[ArrowPlan] => input.child
     case rows => rows
+  }
+
+  /** Which columns of its only input a plan gives, if it does nothing else: the caller has them already. */
+  def ofInput(plan: SparkPlan): Option[Seq[Int]] = plan match {
+    case SelectColumnsExec(_, _: ArrowScanExec) => Some(plan.asInstanceOf[SelectColumnsExec].places)
+    case ArrowScanExec(output, _) if output.nonEmpty => Some(output.indices)
+    case _ => None
   }
 
   private def isColumn(expression: Expression): Boolean = expression match {

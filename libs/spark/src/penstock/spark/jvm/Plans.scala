@@ -3,6 +3,8 @@ package org.apache.spark.sql.execution.penstock
 import java.nio.ByteBuffer
 import java.util.concurrent.{ExecutionException, Semaphore}
 
+import scala.jdk.CollectionConverters._
+
 import com.google.common.cache.{Cache, CacheBuilder, Weigher}
 import com.google.common.util.concurrent.{ExecutionError, UncheckedExecutionException}
 import org.apache.arrow.vector.types.pojo.Schema
@@ -57,6 +59,11 @@ final class Plans(session: SparkSession) {
     finally makers.release()
   }
 
+  private def schemaOf(planned: Planned, query: Query): Schema = {
+    val chosen = if (query.inputs.size == 1) KeepColumns.ofInput(planned.physical) else None
+    chosen.fold(planned.schema)(places => new Schema(planned.schema.getFields, Map(Plans.Chosen -> places.mkString(",")).asJava))
+  }
+
   private def shared(query: Query): SharedPlan = {
     val planner = new Planner(session)
     val planned = planner.plan(query)
@@ -64,10 +71,13 @@ final class Plans(session: SparkSession) {
       case columns: ArrowPlan => planner.executeColumns(columns)
       case rows => planner.execute(rows)
     }
-    SharedPlan.of(planned.schema, Executable(rdd, rdd.partitions, planned.physical.isInstanceOf[ArrowPlan]))
+    SharedPlan.of(schemaOf(planned, query), Executable(rdd, rdd.partitions, planned.physical.isInstanceOf[ArrowPlan]))
   }
 }
 
 object Plans {
   private val MostBytes = 64L << 20
+
+  /** Of a schema: which columns of its only input a query gives, if it does nothing else. */
+  private val Chosen = "penstock.chosen"
 }
