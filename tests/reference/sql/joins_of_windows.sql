@@ -214,3 +214,27 @@ SELECT count(*), span(e.b, INTERVAL '1 minute') FROM
   (SELECT user, bucket(INTERVAL '1 minute', ts) AS b, count(*) AS n FROM events GROUP BY 1, 2) e
   JOIN (SELECT user, bucket(INTERVAL '1 minute', ts) AS b, count(*) AS n FROM refunds GROUP BY 1, 2) r
   ON e.user = r.user AND e.b = r.b GROUP BY e.b
+
+--- join_of_groups_with_the_highest_of_them
+SELECT m.w AS w, a.user AS user, a.n AS n, a.total AS total FROM (
+  SELECT w, max(n) AS most FROM (
+    SELECT tumble(INTERVAL '1 minute') AS w, count(*) AS n FROM events GROUP BY user, w
+  ) AS counts GROUP BY w
+) AS m JOIN (
+  SELECT user, tumble(INTERVAL '1 minute') AS w, count(*) AS n, sum(amount) AS total FROM events GROUP BY user, w
+) AS a ON a.w = m.w AND a.n >= m.most
+--- duckdb
+SELECT span(b, INTERVAL '1 minute'), user, n, total FROM (
+  SELECT user, bucket(INTERVAL '1 minute', ts) AS b, count(*) AS n, sum(amount) AS total FROM events GROUP BY 1, 2
+) QUALIFY n = max(n) OVER (PARTITION BY b)
+
+--- join_of_groups_with_some_columns_of_themselves
+SELECT a.w.start AS began, a.user AS user, a.n AS n, b.total AS total FROM (
+  SELECT user, hop(INTERVAL '20 seconds', INTERVAL '1 minute') AS w, count(*) AS n FROM events WHERE ok GROUP BY 1, 2
+) AS a LEFT JOIN (
+  SELECT sum(amount) AS total, count(*) AS n, user, hop(INTERVAL '20 seconds', INTERVAL '1 minute') AS w
+  FROM events WHERE ok GROUP BY user, w
+) AS b ON a.user = b.user AND a.w = b.w
+--- duckdb
+SELECT window_start, user, count(*), if(user IS NULL, NULL, sum(amount))
+FROM hopped(INTERVAL '20 seconds', INTERVAL '1 minute') WHERE ok GROUP BY 1, 2

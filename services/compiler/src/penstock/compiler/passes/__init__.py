@@ -14,6 +14,7 @@ from penstock.compiler.passes.drop_unread import drop_unread
 from penstock.compiler.passes.encode_lines import encode_lines
 from penstock.compiler.passes.prune_columns import prune_columns
 from penstock.compiler.passes.prune_sources import prune_sources
+from penstock.compiler.passes.share_windows import share_windows
 from penstock.compiler.plan import Plan
 
 Pass = Callable[[Plan, Analyst], Awaitable[Plan]]
@@ -24,6 +25,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     prune_columns,  # columns that no later step reads
     drop_identities,  # steps that change nothing
     collapse_queries,  # queries that follow each other become one
+    share_windows,  # of steps that group the same rows, one does it for all
     prune_sources,  # what of a source no query reads, inside structs too
     drop_identities,  # and those that change nothing now
     encode_lines,  # rows become lines before they reach a sink that writes those
