@@ -58,7 +58,7 @@ web: setup ## build the console
 	@echo "there is no console yet" >&2; exit 1
 
 bench: setup ## measure everything against its peers: make bench ARGS=--quick
-	@for benchmark in engine startup formats stateless latency windows batch_engines updating joins checkpoints recovery network scaling control udfs; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
+	@for benchmark in engine startup formats stateless generator latency windows batch_engines updating joins checkpoints recovery network scaling control udfs; do $(BIN)/python benchmarks/$$benchmark.py $(ARGS); done
 
 bench-peers: setup ## Nexmark beside Flink, Structured Streaming and Bytewax: make bench-peers ARGS=--quick
 	@PYTHONPATH=benchmarks $(BIN)/python -m peers $(ARGS)
