@@ -59,8 +59,8 @@ object KeepColumns extends Rule[SparkPlan] {
 
   /** Which columns of its only input a plan gives, if it does nothing else: the caller has them already. */
   def ofInput(plan: SparkPlan): Option[Seq[Int]] = plan match {
-    case SelectColumnsExec(_, _: ArrowScanExec) => Some(plan.asInstanceOf[SelectColumnsExec].places)
-    case ArrowScanExec(output, _) if output.nonEmpty => Some(output.indices)
+    case select @ SelectColumnsExec(_, ArrowScanExec(_, _: RunSource)) => Some(select.places)
+    case ArrowScanExec(output, _: RunSource) if output.nonEmpty => Some(output.indices)
     case _ => None
   }
 
