@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.worker.state import budget as budgets
+from penstock.worker.state import log as logs
 from penstock.worker.state import slabs
 from penstock.worker.state.budget import Budget
 from penstock.worker.state.log import KeyedLog
@@ -44,10 +45,16 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
+@given(STEPS, st.sampled_from((0, 1, 16)), st.integers(1, 6), st.integers(1, 4))
 @settings(deadline=None)
-def test_what_was_added_is_found_until_it_is_too_old(steps: list[list[Row] | int]) -> None:
+def test_what_was_added_is_found_until_it_is_too_old(
+    steps: list[list[Row] | int], sparse: int, looks: int, waiting: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "_SPARSE", sparse)
+        patch.setattr(logs, "_MOST_LOOKS", looks)
+        patch.setattr(logs, "_MOST_WAITING", waiting)
+        patch.setattr(logs, "_MANY_RUNS", looks)
         patch.setattr(slabs, "_FIRST_TIER_ROWS", 2)
         patch.setattr(slabs, "_TIER_SLABS", 3)
         log, added, before = KeyedLog(SCHEMA, "_timestamp"), list[Row](), 0
@@ -72,7 +79,30 @@ def test_rows_that_are_too_old_are_forgotten_though_their_hash_gets_new_ones() -
     assert log.nbytes < 200_000
 
 
-def test_a_hash_with_many_rows_has_few_runs() -> None:
+def test_rows_are_indexed_when_they_are_asked_for_much_or_often() -> None:
+    log = KeyedLog(SCHEMA, "_timestamp")
+    log.add(batch([("x", 1, key) for key in range(1000)]))
+    for _ in range(8):
+        assert rows_of(log.fetch(np.array([5, 2000]))) == [("x", 1, 5)]
+        assert not len(log._index)
+    assert rows_of(log.fetch(np.array([5]))) == [("x", 1, 5)]
+    assert len(log._index) == 1000
+    log.add(batch([("y", 2, key) for key in range(1000)]))
+    assert len(log.fetch(np.arange(100))) == 200
+    assert not log._waiting
+
+
+def test_rows_that_nobody_asks_for_are_forgotten_without_an_index() -> None:
+    log = KeyedLog(SCHEMA, "_timestamp")
+    for time in range(0, 10_000, 100):
+        log.add(batch([("x", time + key, key) for key in range(100)]))
+        log.expire(time - 1000, 1000)
+    assert not len(log._index)
+    assert log.rows <= 1400
+
+
+def test_a_hash_with_many_rows_has_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_MOST_WAITING", 0)
     log = KeyedLog(SCHEMA, "_timestamp")
     for time in range(1000):
         log.add(batch([("x", time, 5)]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -11,7 +13,7 @@ import pyarrow as pa
 
 from penstock.worker.state.batches import joined
 from penstock.worker.state.budget import UNLIMITED, Budget
-from penstock.worker.state.index import ABSENT, HashIndex, Int64s, distinct
+from penstock.worker.state.index import ABSENT, HashIndex, Int64s, are_among, distinct
 from penstock.worker.state.slabs import (
     RUN_BITS,
     InRuns,
@@ -22,6 +24,7 @@ from penstock.worker.state.slabs import (
     in_runs,
     is_mostly_dead,
     rewritten,
+    row_hashes,
     rows_of,
     spill_slabs,
 )
@@ -34,6 +37,10 @@ _RUN: Final = np.dtype(
 )
 _MANY_RUNS: Final = 8  # of one hash are so many before any of them are joined
 _SWEEPS: Final = 8  # rows outlive their time by at most this part of it
+_SPARSE: Final = 16  # where fewer than one in so many hashes is asked for, rows are looked through
+_MOST_LOOKS: Final = 8  # as often: by then they might as well have been indexed
+_MOST_WAITING: Final = 64  # batches
+_LARGE_ROWS: Final = 1 << 17
 
 
 class Runs:
@@ -73,8 +80,20 @@ class Runs:
         self._free_count += size
 
 
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Rows that are not in the index yet, and how often they were looked through."""
+
+    slab: Slab
+    newest: int
+    looks: int = 0
+
+
 class KeyedLog:
     """Rows by their hash, in slabs; those of one hash are runs.
+
+    Rows wait as they came until they are asked for: where one side of a join has few rows, the other side's are looked
+    through for these, and most are forgotten before it pays to index them.
 
     Where a hash has many runs, a new one is joined with older ones that are no longer than itself, so that there are
     some more than a logarithm of its rows, and a row is copied as often: one that is soon forgotten is not.
@@ -89,6 +108,7 @@ class KeyedLog:
         self._runs = Runs()
         self._slabs: dict[int, Slab] = {}
         self._numbers: dict[int, Int64s] = {}  # of the runs of each slab
+        self._waiting: list[_Waiting] = []
         self._next_slab = 0
         self._expired_before = int(np.iinfo(np.int64).min)
         self._swept_at: int | None = None
@@ -96,35 +116,71 @@ class KeyedLog:
     @property
     def rows(self) -> int:
         """How many rows are kept."""
-        return sum(slab.kept for slab in self._slabs.values())
+        return sum(slab.kept for slab in self._all_slabs)
 
     @property
     def nbytes(self) -> int:
         """How large rows and index are, wherever they are."""
-        return self._index.nbytes + self._runs.nbytes + sum(slab.nbytes for slab in self._slabs.values())
+        return self._index.nbytes + self._runs.nbytes + sum(slab.nbytes for slab in self._all_slabs)
 
     @property
     def memory_bytes(self) -> int:
         """What of that is in memory."""
-        slabs = sum(slab.memory_bytes for slab in self._slabs.values())
+        slabs = sum(slab.memory_bytes for slab in self._all_slabs)
         return self._index.nbytes + self._runs.nbytes + slabs
+
+    @property
+    def _all_slabs(self) -> Iterator[Slab]:
+        """The oldest first."""
+        return chain(self._slabs.values(), (waiting.slab for waiting in self._waiting))
 
     def spill(self, bytes: int) -> int:
         """Moves slabs to files."""
-        return spill_slabs(self._slabs.values(), bytes, self._budget)
+        return spill_slabs(self._all_slabs, bytes, self._budget)
 
     def fetch(self, hashes: Int64s) -> pa.RecordBatch:
         """All rows of distinct hashes that are not too old, whether they have been forgotten yet or not."""
+        self._index_asked_for(hashes.size)
         numbers = self._index.find(hashes)
         found: list[Int64s] = [np.empty(0, np.int64)]
         while (numbers := numbers[numbers != _NONE]).size:
             runs = self._runs.table.take(numbers)
             found.append(runs["location"])
             numbers = runs["older"]
-        return self.unexpired(rows_of(self._runs_at(np.concatenate(found)), self._schema))
+        return self.unexpired(rows_of([*self._runs_at(np.concatenate(found)), *self._looked_for(hashes)], self._schema))
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Keeps more rows."""
+        if not rows.num_rows:
+            return
+        times = microseconds(rows.column(self._time_column))
+        self._waiting.append(_Waiting(Slab(rows, row_hashes(rows), None, times), int(times.max())))
+        if len(self._waiting) > _MOST_WAITING or rows.num_rows >= _LARGE_ROWS:
+            self._index_waiting(self._waiting)
+        self._budget.hold(self, lambda: self.memory_bytes)
+
+    def _looked_for(self, hashes: Int64s) -> Iterator[tuple[Slab, Int64s]]:
+        """Those of the waiting rows that have one of some hashes."""
+        for waiting in self._waiting:
+            waiting.looks += 1
+            found = np.flatnonzero(are_among(waiting.slab.hashes, hashes))
+            if found.size:
+                yield waiting.slab, found
+
+    def _index_asked_for(self, count: int) -> None:
+        """Indexes the waiting rows for which that costs less than to look through them for so many hashes again."""
+        if count * _SPARSE >= sum(waiting.slab.size for waiting in self._waiting):
+            self._index_waiting(self._waiting)
+        else:
+            self._index_waiting([waiting for waiting in self._waiting if waiting.looks >= _MOST_LOOKS])
+
+    def _index_waiting(self, chosen: Sequence[_Waiting]) -> None:
+        if chosen:
+            rows = joined([waiting.slab.rows for waiting in chosen], self._schema)
+            self._waiting = [waiting for waiting in self._waiting if waiting not in chosen]
+            self._insert(self.unexpired(rows))
+
+    def _insert(self, rows: pa.RecordBatch) -> None:
         if not rows.num_rows:
             return
         runs = in_runs(rows)
@@ -145,7 +201,6 @@ class KeyedLog:
         behind = np.where(older == _NONE, 0, self._runs.table["runs"].take(older, mode="clip"))
         self._runs.table["runs"][numbers] = behind + 1
         self._compact()
-        self._budget.hold(self, lambda: self.memory_bytes)
 
     def expire(self, before: int, keeping_us: int) -> None:
         """Rows of earlier times are of no use; now and then, by how long they are kept, they are looked for."""
@@ -208,6 +263,7 @@ class KeyedLog:
 
     def _sweep(self) -> None:
         """Drops runs of which all rows are too old, and hashes that have no others."""
+        self._waiting = [waiting for waiting in self._waiting if waiting.newest >= self._expired_before]
         old: list[Int64s] = []
         for number, slab in self._slabs.items():
             assert slab.times is not None

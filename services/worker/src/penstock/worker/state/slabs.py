@@ -85,6 +85,9 @@ class Slab:
         """The same rows are elsewhere now."""
         if self.bounds is None:
             self.hashes = row_hashes(rows)
+        if self.times is not None and not self.times.flags.owndata:  # else they would keep the rows in memory
+            self.times = self.times.copy()
+            self.nbytes += self.times.nbytes
         self.rows, self._columns = rows, None
         self.is_spilled = True
 
