@@ -360,3 +360,15 @@ async def test_errors_name_the_sql_that_they_are_in(engine: Engine) -> None:
         with pytest.raises(DataError) as bad:
             await fragment.run(pa.RecordBatch.from_pylist([{"day": 1, "shop": "a", "price": 0}], PRICES))
     assert (bad.value.error_class, bad.value.sql, bad.value.position) == ("DIVIDE_BY_ZERO", ratio, Position(1, 17))
+
+
+async def test_the_first_plan_of_an_engine_is_as_any_other() -> None:
+    """Spark takes columns for each other whose numbers are equal, whoever gave them; an engine begins with 0."""
+    rows = pa.schema([("k", pa.int32()), ("s", pa.string())])
+    stage = AggregationStage("SELECT k, count(DISTINCT s) AS n FROM input GROUP BY k", rows, StageName.MERGE)
+    partial = pa.record_batch({"k": pa.array([1, 1, 1], pa.int32()), "_b0": ["a", "b", "a"]})
+    async with await Engine.start(spark_settings()) as fresh:
+        spec = FragmentSpec("", {"input": partial.schema}, aggregation=stage)
+        async with await fresh.plan(spec) as fragment:
+            (merged,) = await fragment.run(partial)
+    assert sorted(merged.column("_b0").to_pylist()) == ["a", "b"]

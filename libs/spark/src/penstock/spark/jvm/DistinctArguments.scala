@@ -15,10 +15,14 @@ import org.apache.spark.sql.util.ArrowUtils
 object PinnedColumns {
   private val jvm = new UUID(0, 0)
 
+  /** Beyond the numbers that the engine gives: Spark drops a projection as redundant when the numbers of its columns are
+   * those of the columns below it, whichever JVM they are of. */
+  private val First = 1L << 48
+
   def apply(schema: Schema): Seq[AttributeReference] = apply(ArrowUtils.fromArrowSchema(schema), 0)
 
   def apply(columns: StructType, first: Int): Seq[AttributeReference] = columns.zipWithIndex.map { case (column, place) =>
-    AttributeReference(column.name, column.dataType, column.nullable)(ExprId(first + place, jvm))
+    AttributeReference(column.name, column.dataType, column.nullable)(ExprId(First + first + place, jvm))
   }
 }
 
