@@ -46,11 +46,13 @@ class _Grouping:
 
 async def share_windows(plan: Plan, _: Analyst) -> Plan:
     """The plan with one step for all that select columns of the same groups, if one of them selects all of these."""
-    steps = plan.by_key()
+    steps, readers = plan.by_key(), plan.readers()
     groups: dict[_Grouping, list[Step]] = {}
     for step in plan.steps:
-        if (grouping := _grouping_of(step, plan)) is not None:
-            groups.setdefault(grouping, []).append(step)
+        if isinstance(step.kind, _Windows) and len(readers[step.inputs[0].step]) == 1:
+            grouping = _grouping_of(step, step.kind, steps[step.inputs[0].step])
+            if grouping is not None:
+                groups.setdefault(grouping, []).append(step)
     serving = {key: widest for alike in groups.values() for key, widest in _served(alike)}
     if not serving:
         return plan
@@ -67,18 +69,15 @@ async def share_windows(plan: Plan, _: Analyst) -> Plan:
     return replace(plan, steps=tuple(step for step in placed.values() if step.key not in unread))
 
 
-def _grouping_of(step: Step, plan: Plan) -> _Grouping | None:
-    """What a step groups, if others may group it as well."""
-    if not isinstance(step.kind, _Windows):
+def _grouping_of(step: Step, windows: _Windows, partial: Step) -> _Grouping | None:
+    """What a step groups, of partial results that nobody else reads, if others may group it as well."""
+    if not isinstance(partial.kind, Key) or _RANDOM.search(partial.kind.sql):
         return None
     (part,) = step.inputs
-    partial = plan.by_key()[part.step]
-    if not isinstance(partial.kind, Key) or len(plan.readers()[partial.key]) > 1 or _RANDOM.search(partial.kind.sql):
-        return None
-    windows = replace(step.kind, final=replace(step.kind.final, after=""))
+    bare = replace(windows, final=replace(windows.final, after=""))
     where = _selected(step).copy()
     where.set("expressions", [exp.Star()])
-    return _Grouping(windows, partial.kind.sql, partial.inputs, (replace(part, step=OperatorKey("")),), where.sql())
+    return _Grouping(bare, partial.kind.sql, partial.inputs, (replace(part, step=OperatorKey("")),), where.sql())
 
 
 def _served(alike: Sequence[Step]) -> Iterator[tuple[OperatorKey, Step]]:
