@@ -58,8 +58,6 @@ COLUMNS: Final = {
     "spilled_MB": ".1f",
 }
 _TIME: Final = 1_767_225_600_000_000
-_SPREAD: Final = -7_046_029_254_386_353_131
-"""Makes numbers that follow each other as far apart as hashes are."""
 
 
 @dataclass
@@ -131,11 +129,19 @@ def _batch(schema: pa.Schema, keys: npt.NDArray[np.int64]) -> pa.RecordBatch:
     columns = [
         pa.array(np.full(keys.size, _TIME)).view(found.type) if pa.types.is_timestamp(found.type)
         else pa.array(np.ones(keys.size, np.int64)) if found.name == "_n"
-        else pa.array(keys.astype(np.int64) * _SPREAD) if found.name == HASH_COLUMN
+        else pa.array(_hashes(keys)) if found.name == HASH_COLUMN
         else pa.array(keys.astype(np.int64))
         for found in schema
     ]  # fmt: skip
     return pa.record_batch(columns, schema=schema)
+
+
+def _hashes(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Numbers that follow each other, as far apart as hashes are (the finish of SplitMix64)."""
+    mixed = keys.astype(np.uint64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed ^ (mixed >> np.uint64(31))).view(np.int64)
 
 
 async def filled(engine: Engine, name: str, rows: int, folder: Path) -> Joined:

@@ -54,7 +54,6 @@ def test_what_was_added_is_found_until_it_is_too_old(
         patch.setattr(logs, "_SPARSE", sparse)
         patch.setattr(logs, "_MOST_LOOKS", looks)
         patch.setattr(logs, "_MOST_WAITING", waiting)
-        patch.setattr(logs, "_MANY_RUNS", looks)
         patch.setattr(slabs, "_FIRST_TIER_ROWS", 2)
         patch.setattr(slabs, "_TIER_SLABS", 3)
         log, added, before = KeyedLog(SCHEMA, "_timestamp"), list[Row](), 0

@@ -32,10 +32,7 @@ from penstock.worker.state.times import microseconds
 
 _NONE: Final = ABSENT
 _LEAST_RUNS: Final = 1 << 10
-_RUN: Final = np.dtype(
-    [("location", np.int64), ("length", np.int32), ("older", np.int32), ("runs", np.int32)], align=True
-)
-_MANY_RUNS: Final = 8  # of one hash are so many before any of them are joined
+_RUN: Final = np.dtype([("location", np.int64), ("length", np.int32), ("older", np.int32)])
 _SWEEPS: Final = 8  # rows outlive their time by at most this part of it
 _SPARSE: Final = 16  # where fewer than one in so many hashes is asked for, rows are looked through
 _MOST_LOOKS: Final = 8  # as often: by then they might as well have been indexed
@@ -44,8 +41,7 @@ _LARGE_ROWS: Final = 1 << 17
 
 
 class Runs:
-    """Runs of rows of one hash, by number: where each is, how long it is, which one of the same hash is older, and how
-    many there are from it on.
+    """Runs of rows of one hash, by number: where each is, how long it is, and which one of the same hash is older.
 
     A run without rows is nowhere; it stays for the sake of those behind it. What is known of one is side by side in
     `table`, so that reading it touches one line of the cache.
@@ -95,9 +91,8 @@ class KeyedLog:
     Rows wait as they came until they are asked for: where one side of a join has few rows, the other side's are looked
     through for these, and most are forgotten before it pays to index them.
 
-    Where a hash has many runs, a new one is joined with older ones that are no longer than itself, so that there are
-    some more than a logarithm of its rows, and a row is copied as often: one that is soon forgotten is not.
-    Rows whose `time_column` is before `expire`'s moment are forgotten, by and by.
+    A new run is joined with older ones that are no longer than itself, so that a hash has few runs, a logarithm of its
+    rows, and a row is copied as often. Rows whose `time_column` is before `expire`'s moment are forgotten, by and by.
     """
 
     def __init__(self, schema: pa.Schema, time_column: str, budget: Budget = UNLIMITED) -> None:
@@ -198,8 +193,6 @@ class KeyedLog:
         self._runs.table["location"][numbers] = self._file(slab, numbers)
         self._runs.table["length"][numbers] = slab.lengths(np.arange(hashes.size))
         self._runs.table["older"][numbers] = older
-        behind = np.where(older == _NONE, 0, self._runs.table["runs"].take(older, mode="clip"))
-        self._runs.table["runs"][numbers] = behind + 1
         self._compact()
 
     def expire(self, before: int, keeping_us: int) -> None:
@@ -215,7 +208,6 @@ class KeyedLog:
         The number of the youngest run of a hash is not given back."""
         youngest = older.copy()
         joining = np.flatnonzero(older != _NONE)
-        joining = joining[self._runs.table["runs"].take(older[joining]) >= _MANY_RUNS]
         while joining.size:
             runs = self._runs.table.take(older[joining])
             is_short = runs["length"] <= lengths[joining]
