@@ -53,7 +53,7 @@ async def share_windows(plan: Plan, _: Analyst) -> Plan:
             grouping = _grouping_of(step, step.kind, steps[step.inputs[0].step])
             if grouping is not None:
                 groups.setdefault(grouping, []).append(step)
-    serving = {key: widest for alike in groups.values() for key, widest in _served(alike)}
+    serving = {key: widest for alike in groups.values() if len(alike) > 1 for key, widest in _served(alike)}
     if not serving:
         return plan
     placed: dict[OperatorKey, Step] = {}
