@@ -6,7 +6,7 @@ Each such type crosses as the narrowest of Spark's that holds all its values, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyarrow import types
@@ -96,10 +96,15 @@ def check(batch: pa.RecordBatch, declared: pa.Schema) -> None:
 
 def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in another schema; a value that does not fit is the user's error, not a wrong value."""
+    return cast_columns(batch.columns, schema)
+
+
+def cast_columns(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns as a batch of a schema."""
     try:
         columns = [
             column if column.type == field.type else _cast_column(column, field.type)
-            for field, column in zip(schema, batch.columns, strict=True)
+            for field, column in zip(schema, columns, strict=True)
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(f"a value does not fit its column: {error}", sql="", error_class="CAST_OVERFLOW") from error

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.common.errors import PenstockError
 from penstock.spark import conversion, failures
 from penstock.spark.aggregation import AggregationStage
+from penstock.spark.crossing import Crossing
 from penstock.spark.errors import MEMORY_HINT, EngineMemory, FragmentClosed, FragmentRefused
 from penstock.spark.wire import Frame, Kind, Sendable, Wire, header, json_frame
 
@@ -23,7 +24,10 @@ MAX_INPUTS: Final = 8
 
 Batches: TypeAlias = "pa.RecordBatch | Sequence[pa.RecordBatch]"
 
-# What a run came to: a batch per partition, and the frame that ended it.
+# What the JVM gives of each partition.
+_Chunks: TypeAlias = "Sequence[Sequence[pa.RecordBatch]]"
+# That, and what a run came to, a batch per partition; each with the frame that ended the run.
+_Received: TypeAlias = "tuple[_Chunks, Frame]"
 _Answer: TypeAlias = "tuple[tuple[pa.RecordBatch, ...], Frame]"
 
 # Rows that go in one message: enough to make its cost small, few enough that the JVM works while Python still sends.
@@ -32,11 +36,12 @@ _CHUNK_ROWS: Final = 1 << 14
 _JOINED_BYTES: Final = 1 << 22
 # An input up to this size is sent in one system call, without a task of its own.
 _SMALL_BYTES: Final = 1 << 18
+# The result of an input beyond this size is put together beside the event loop.
+_LARGE_BYTES: Final = 1 << 20
 
 _WATERMARK: Final = struct.Struct("<q")
 _OBSERVED: Final = struct.Struct("<qq")  # the watermark after the run, and the late rows
 _NEVER: Final = -(1 << 63)  # no watermark yet
-_CHOSEN: Final = b"penstock.chosen"  # of an output schema: which columns of its only input a query gives, as they are
 
 
 class Mode(StrEnum):
@@ -148,7 +153,7 @@ class Fragment:
         self._closed = False
         self._lock = asyncio.Lock()
         self._wire_output = pa.schema([])
-        self._chosen: tuple[int, ...] | None = None
+        self._crossing: Crossing | None = None
         self.output_schema = pa.schema([])
 
     @classmethod
@@ -169,17 +174,16 @@ class Fragment:
         except FragmentRefused:
             self._disconnect()
             raise
-        self._chosen = self._chosen_by(planned)
+        self._crossing = self._crossing_of(planned)
+        if self._crossing is not None:
+            self._wire_output = self._crossing.answer
         return self._wire
 
-    def _chosen_by(self, planned: pa.Schema) -> tuple[int, ...] | None:
-        """Which columns of its only input are the query's, if it does nothing else, nor changes their types."""
-        if planned.metadata is None or _CHOSEN not in planned.metadata:
+    def _crossing_of(self, planned: pa.Schema) -> Crossing | None:
+        if len(self.spec.inputs) > 1:
             return None
-        (rows,) = self.spec.inputs.values()
-        places = tuple(map(int, planned.metadata[_CHOSEN].decode().split(",")))
-        is_same = all(rows.field(at).type == field.type for at, field in zip(places, self.output_schema, strict=True))
-        return places if is_same else None
+        (declared,), (wire,) = self.spec.inputs.values(), self.spec.wire_inputs
+        return Crossing.planned(planned, declared, wire)
 
     async def run(self, *inputs: Batches) -> tuple[pa.RecordBatch, ...]:
         """Runs the query on one input (any number of batches) for each of the spec's, in their order.
@@ -188,34 +192,42 @@ class Fragment:
         """
         if len(inputs) != len(self.spec.inputs):
             raise ValueError(f"the fragment has {len(self.spec.inputs)} inputs, not {len(inputs)}")
-        if self._chosen is not None and not self._closed:
-            return (self._choose(self._chosen, inputs),)
-        batches, _ = await self._run(self._frames(inputs), _size(inputs))
+        if self._crossing is not None and self._crossing.is_needless and not self._closed:
+            return (self._chosen(self._crossing, inputs),)
+        batches, _ = await self._run([], inputs)
         return batches
 
-    def _choose(self, places: Sequence[int], inputs: Sequence[Batches]) -> pa.RecordBatch:
+    def _chosen(self, crossing: Crossing, inputs: Sequence[Batches]) -> pa.RecordBatch:
         """Columns that need not go to the JVM and back."""
         (rows,), (declared,) = inputs, self.spec.inputs.values()
         for batch in _each(rows):
             conversion.check(batch, declared)
-        columns = [batch.select(places).columns for batch in _each(rows)]
-        return self._joined([pa.RecordBatch.from_arrays(these, schema=self.output_schema) for these in columns])
+        return self._declared(crossing.result(self._passed(crossing, inputs), _empty(crossing.answer)))
 
     async def observe(self, batches: Batches, watermark: int | None) -> Observed:
         """Runs a query over one input that observes event time: the rows are of one partition of a source, whose
         watermark was this before them."""
         before = header(Kind.OBSERVE, 0, _WATERMARK.size) + _WATERMARK.pack(_NEVER if watermark is None else watermark)
-        frames = itertools.chain([before], self._frames([batches]))
-        results, done = await self._run(frames, _size([batches]))
+        results, done = await self._run([before], [batches])
         after, late_rows = _OBSERVED.unpack(done.payload)
         return Observed(results, None if after == _NEVER else after, late_rows)
 
-    async def _run(self, frames: Iterable[Sendable], size: int) -> _Answer:
+    async def _run(self, before: Iterable[Sendable], inputs: Sequence[Batches]) -> _Answer:
+        crossing = self._crossing_batches(inputs)
         async with self._lock, self._connected() as wire:
-            if size <= _SMALL_BYTES:
-                rest = wire.send_now(list(frames))
-                return await (self._exchange(wire, rest) if rest else self._receive(wire))
-            return await self._exchange(wire, frames)
+            chunks, done = await self._answer(wire, before, crossing)
+        if self._crossing is not None and _size(inputs) > _LARGE_BYTES:
+            return await asyncio.to_thread(self._result, chunks, inputs), done
+        return self._result(chunks, inputs), done
+
+    async def _answer(
+        self, wire: Wire, before: Iterable[Sendable], crossing: Sequence[Sequence[pa.RecordBatch]]
+    ) -> _Received:
+        frames = itertools.chain(before, _serialise(crossing))
+        if _size(crossing) <= _SMALL_BYTES:
+            rest = wire.send_now(list(frames))
+            return await (self._exchange(wire, rest) if rest else self._receive(wire))
+        return await self._exchange(wire, frames)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Wire]:
@@ -242,15 +254,17 @@ class Fragment:
             self._wire.close()
             self._wire = None
 
-    def _frames(self, inputs: Sequence[Batches]) -> Iterator[Sendable]:
+    def _crossing_batches(self, inputs: Sequence[Batches]) -> Sequence[Sequence[pa.RecordBatch]]:
+        if self._crossing is not None:
+            (rows,) = inputs
+            return [list(self._crossing.sent(_each(rows)))]
         declared = tuple(self.spec.inputs.values())
-        crossing = [
+        return [
             [conversion.to_wire(batch, declared[slot], self.spec.wire_inputs[slot]) for batch in _each(batches)]
             for slot, batches in enumerate(inputs)
         ]
-        return _serialise(crossing)
 
-    async def _exchange(self, wire: Wire, frames: Iterable[Sendable]) -> _Answer:
+    async def _exchange(self, wire: Wire, frames: Iterable[Sendable]) -> _Received:
         """Sends and receives at the same time, or both sides would wait on full sockets."""
         sending = asyncio.create_task(wire.send(frames))
         receiving = asyncio.create_task(self._receive(wire))
@@ -264,18 +278,27 @@ class Fragment:
             sending.result()
         return receiving.result()
 
-    async def _receive(self, wire: Wire) -> _Answer:
+    async def _receive(self, wire: Wire) -> _Received:
         chunks: list[list[pa.RecordBatch]] = [[] for _ in range(self.spec.partitions)]
         while (frame := await wire.receive()).kind is Kind.BATCH:
             chunks[frame.slot].append(pa.ipc.read_record_batch(frame.payload, self._wire_output))
         if frame.kind is Kind.FAILED:
             raise failures.error_of(frame.json(), self.spec.sql)
-        return tuple(map(self._joined, chunks)), frame
+        return chunks, frame
 
-    def _joined(self, chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        if not chunks:
-            return _empty(self.output_schema)
-        batch = _concatenated(chunks)
+    def _result(self, chunks: _Chunks, inputs: Sequence[Batches]) -> tuple[pa.RecordBatch, ...]:
+        answers = [_joined(some, self._wire_output) for some in chunks]
+        if self._crossing is not None:
+            passed = self._passed(self._crossing, inputs)
+            answers = [self._crossing.result(passed, answer) for answer in answers]
+        return tuple(map(self._declared, answers))
+
+    @staticmethod
+    def _passed(crossing: Crossing, inputs: Sequence[Batches]) -> pa.RecordBatch:
+        (rows,) = inputs
+        return _joined([crossing.passed(batch) for batch in _each(rows)], crossing.passed_schema)
+
+    def _declared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch if batch.schema.equals(self.output_schema) else conversion.cast(batch, self.output_schema)
 
     async def close(self) -> None:
@@ -300,6 +323,10 @@ def _size(inputs: Sequence[Batches]) -> int:
 
 def _each(batches: Batches) -> Sequence[pa.RecordBatch]:
     return (batches,) if isinstance(batches, pa.RecordBatch) else batches
+
+
+def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    return _concatenated(batches) if batches else _empty(schema)
 
 
 def _concatenated(chunks: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from penstock.compiler.analysis import inputs_of
 from penstock.compiler.changes import counted, first_rows, hash_of, kept_rows, spread
 from penstock.compiler.diagnostics import refusal
 from penstock.compiler.dialect import spark_sql
+from penstock.compiler.functions import call
 from penstock.compiler.plan import Key, nested
 from penstock.compiler.planning import Planning
 from penstock.compiler.positions import Text
@@ -32,6 +33,8 @@ from penstock.compiler.versions import newest
 from penstock.connectors.base import TIMESTAMP_COLUMN
 
 _EVERYTHING: Final = "_p"
+_TIE: Final = "_tie"
+"""Of a row: the hash of its columns, by which rows of one place follow each other."""
 # Which of several equal rows these see first is nobody's wish, but must be the same whenever it is asked again.
 _ORDERED: Final = frozenset(
     {"row_number", "lag", "lead", "ntile", "first_value", "last_value", "nth_value", "first", "last", "any_value"}
@@ -130,19 +133,22 @@ class Overs(Planning):
         values = values or [aliased(exp.Literal.number(0), _EVERYTHING)]
         names = [value.alias_or_name for value in values]
         own = [field.name for field in source.relation.columns if field.name in _read_by(ranked)]
-        operation = column(OP_COLUMN, source.name) if source.relation.is_updating else _came()
+        read = [column(name, source.name) for name in own]
+        if first is None:
+            more = column(OP_COLUMN, source.name) if source.relation.is_updating else _came()
+        else:
+            more = aliased(call("xxhash64", *(value.copy() for value in read)), _TIE)
         select = select_from_input(
-            [*values, *(column(name, source.name) for name in own), operation, column(TIMESTAMP_COLUMN, source.name)],
-            alias=source.alias,
-            where=ranked.where,
+            [*values, *read, more, column(TIMESTAMP_COLUMN, source.name)], alias=source.alias, where=ranked.where
         )
         schema = await self.analyst.schema_of(select, inputs_of(source.relation.schema))
         rows = self.steps.query(select, source.relation, schema, "rows to rank", own="over")
         came, kept, there = _rows_to_keep(names, own) if first is None else _first_rows(first, names, own, source.name)
         schema = await self.analyst.schema_of(came, inputs_of(schema))
         changes = self.steps.keyed(Key(came, None), rows, schema, "changes of rows to rank")
+        ties = own if first is None else [_TIE]
         query = select_from_input(
-            [*_values(ranked, own), column(TIMESTAMP_COLUMN, source.name)], alias=source.alias or _input_alias()
+            [*_values(ranked, ties), column(TIMESTAMP_COLUMN, source.name)], alias=source.alias or _input_alias()
         )
         result = nested(query, there)
         output = await self.analyst.schema_of(result, inputs_of(schema))
@@ -160,13 +166,15 @@ def _rows_to_keep(names: Sequence[str], own: Sequence[str]) -> tuple[exp.Select,
 def _first_rows(
     first: tuple[exp.Expr, int], names: Sequence[str], own: Sequence[str], table: str | None
 ) -> tuple[exp.Select, exp.Select, exp.Select]:
-    """The same for the first so many of a key, of rows that are never taken back: these need not be counted."""
+    """The same for the first so many of a key, of rows that are never taken back: these need not be counted.
+
+    Ties are broken by a hash, so that what puts rows in order reads no more of them than the user's own order does."""
     number, limit = first
-    number = _with_ties_broken(_unqualified(number, table), own, None, latest_first=True)
-    columns = [column(name) for name in (*names, *own, TIMESTAMP_COLUMN)]
+    number = _with_ties_broken(_unqualified(number, table), [_TIE], None, latest_first=True)
+    columns = [column(name) for name in (*names, *own, _TIE, TIMESTAMP_COLUMN)]
     kept = select_from_input([*columns, aliased(hash_of(names), HASH_COLUMN)])
     came, kept = (first_rows(number, limit, select) for select in (select_from_input(columns), kept))
-    return came, kept, select_from_input([column(name) for name in (*own, TIMESTAMP_COLUMN)])
+    return came, kept, select_from_input([column(name) for name in (*own, _TIE, TIMESTAMP_COLUMN)])
 
 
 def windows_of(projections: Sequence[tuple[str, exp.Expr]], source: SelectSource) -> Windows:

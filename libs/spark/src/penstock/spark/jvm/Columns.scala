@@ -57,13 +57,6 @@ object KeepColumns extends Rule[SparkPlan] {
     case rows => rows
   }
 
-  /** Which columns of its only input a plan gives, if it does nothing else: the caller has them already. */
-  def ofInput(plan: SparkPlan): Option[Seq[Int]] = plan match {
-    case select @ SelectColumnsExec(_, ArrowScanExec(_, _: RunSource)) => Some(select.places)
-    case ArrowScanExec(output, _: RunSource) if output.nonEmpty => Some(output.indices)
-    case _ => None
-  }
-
   private def isColumn(expression: Expression): Boolean = expression match {
     case Alias(_: Attribute, _) | _: Attribute => true
     case _ => false

@@ -35,8 +35,8 @@ final case class Query(
   def isComposed: Boolean = stage.nonEmpty || after.nonEmpty
 }
 
-/** What a fragment gives, and how. */
-final case class Planned(schema: Schema, physical: SparkPlan)
+/** What a fragment gives, and how; and what of its input it is not given, because it passes it on. */
+final case class Planned(schema: Schema, physical: SparkPlan, crossing: Option[Crossing])
 
 /** The plan needs what direct mode does not have: another task, a broadcast, or a subquery's result. */
 final class Refused(val reason: String, val hint: String) extends Exception(reason)
@@ -76,8 +76,12 @@ final class Planner(session: SparkSession) {
   /** A fragment's whole plan, for direct mode. */
   def plan(query: Query): Planned = {
     val rows = analyse(query, RunSource(_))
-    if (!query.isComposed) Planned(schemaOf(rows.output), prepared(chosen(project(rows, query))))
-    else {
+    if (!query.isComposed) {
+      val optimised = optimise(project(rows, query))
+      val crossing =
+        if (query.inputs.size == 1) session.withActive(Crossing.of(optimised, query.partitions)) else None
+      Planned(schemaOf(rows.output), prepared(operators(crossing.fold(optimised)(_._1))), crossing.map(_._2))
+    } else {
       val (lower, output) = query.stage match {
         case None => (chosen(rows), rows.output)
         case Some(AggregationStage(sql, schema, stage)) =>
@@ -85,7 +89,7 @@ final class Planner(session: SparkSession) {
           (stages.over(chosen(rows), stage), stages.output(stage))
       }
       val upper = analyse(query.after, ArrowInput(output.map(_.newInstance()), PlanSource))
-      Planned(schemaOf(upper.output), prepared(Composed(chosen(project(upper, query)), lower)))
+      Planned(schemaOf(upper.output), prepared(Composed(chosen(project(upper, query)), lower)), None)
     }
   }
 
@@ -142,8 +146,10 @@ final class Planner(session: SparkSession) {
     session.withActive(session.sessionState.executePlan(PerRun(plan)).optimizedPlan)
 
   /** The operators that Spark chooses for a plan. */
-  def chosen(plan: LogicalPlan): SparkPlan = session.withActive {
-    QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(UtcTimestamps(optimise(plan))))
+  def chosen(plan: LogicalPlan): SparkPlan = operators(optimise(plan))
+
+  private def operators(optimised: LogicalPlan): SparkPlan = session.withActive {
+    QueryExecution.createSparkPlan(session.sessionState.planner, PreferHashJoins(UtcTimestamps(optimised)))
   }
 
   /** A physical plan ready to run, with no exchange: every row is in the one partition already. */

@@ -16,9 +16,21 @@ import org.apache.spark.util.Utils
 /** What runs: rows, or whole columns, of one partition or several. Only one run at a time may use it. */
 final case class Executable(rdd: RDD[_], partitions: Array[Partition], isColumns: Boolean)
 
+/** The columns of a query: what comes of each input, what is written, and what the caller is told of the result. */
+final case class Answers(received: Seq[Schema], written: Schema, told: Schema)
+
+object Answers {
+  def of(query: Query, planned: Planned): Answers = planned.crossing match {
+    case None => Answers(query.inputs.map(_._2), planned.schema, planned.schema)
+    case Some(crossing) =>
+      val received = query.inputs.map { case (_, schema) => crossing.received(schema) }
+      Answers(received, crossing.written(planned.schema), crossing.told(planned.schema))
+  }
+}
+
 /** A plan as Spark sends one to its executors: a thread that runs it has a copy, since generated code, hash maps and
  * expressions keep what they are at in the objects of their plan. */
-final class SharedPlan(val schema: Schema, message: ByteBuffer) {
+final class SharedPlan(val answers: Answers, message: ByteBuffer) {
   def size: Int = message.remaining
 
   def copied(): Executable =
@@ -26,7 +38,7 @@ final class SharedPlan(val schema: Schema, message: ByteBuffer) {
 }
 
 object SharedPlan {
-  def of(schema: Schema, executable: Executable): SharedPlan = new SharedPlan(schema, serializer.serialize(executable))
+  def of(answers: Answers, executable: Executable): SharedPlan = new SharedPlan(answers, serializer.serialize(executable))
 
   private def serializer = SparkEnv.get.closureSerializer.newInstance()
 }
@@ -59,11 +71,6 @@ final class Plans(session: SparkSession) {
     finally makers.release()
   }
 
-  private def schemaOf(planned: Planned, query: Query): Schema = {
-    val chosen = if (query.inputs.size == 1) KeepColumns.ofInput(planned.physical) else None
-    chosen.fold(planned.schema)(places => new Schema(planned.schema.getFields, Map(Plans.Chosen -> places.mkString(",")).asJava))
-  }
-
   private def shared(query: Query): SharedPlan = {
     val planner = new Planner(session)
     val planned = planner.plan(query)
@@ -71,13 +78,10 @@ final class Plans(session: SparkSession) {
       case columns: ArrowPlan => planner.executeColumns(columns)
       case rows => planner.execute(rows)
     }
-    SharedPlan.of(schemaOf(planned, query), Executable(rdd, rdd.partitions, planned.physical.isInstanceOf[ArrowPlan]))
+    SharedPlan.of(Answers.of(query, planned), Executable(rdd, rdd.partitions, planned.physical.isInstanceOf[ArrowPlan]))
   }
 }
 
 object Plans {
   private val MostBytes = 64L << 20
-
-  /** Of a schema: which columns of its only input a query gives, if it does nothing else. */
-  private val Chosen = "penstock.chosen"
 }

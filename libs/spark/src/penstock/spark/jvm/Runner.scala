@@ -26,6 +26,11 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 /** A planned fragment: runs again and again on new input. */
 trait Runner extends AutoCloseable {
   def query: Query
+
+  /** The columns of its inputs. */
+  def received: Seq[Schema]
+
+  /** The result's columns. */
   def schema: Schema
   def run(inputs: Inputs, wire: Wire): Unit
 
@@ -102,8 +107,9 @@ final class RunContext(
 /** Runs the plan's code-generated iterator on the calling thread: no job and no task. */
 final class DirectRunner(session: SparkSession, override val query: Query, plan: SharedPlan, allocator: BufferAllocator)
     extends Runner {
-  override val schema: Schema = plan.schema
-  private val output = new Output(schema, query.partitions, allocator)
+  override val received: Seq[Schema] = plan.answers.received
+  override val schema: Schema = plan.answers.told
+  private val output = new Output(plan.answers.written, query.partitions, allocator)
   private val write = plan.copied() match {
     case Executable(rdd, partitions, true) =>
       writing(rdd.asInstanceOf[RDD[ColumnarBatch]], partitions, output.writeColumns)
@@ -170,6 +176,7 @@ object DirectRunner {
 /** Runs the fragment as a Spark job on the session's master, planned anew for each run's data. */
 final class JobRunner(session: SparkSession, override val query: Query) extends Runner {
   private val planner = new Planner(session)
+  override val received: Seq[Schema] = query.inputs.map(_._2)
   override val schema: Schema = {
     val analysed = planner.analyse(query, _ => MessageSource("", Nil))
     // Thrown away: but what cannot be planned is told now, not at the first run.

@@ -175,7 +175,7 @@ final class Server(session: SparkSession, path: Path, memoryLimit: Long) extends
 
     private def run(first: Header, eventTime: EventTime, finish: () => Unit): Unit = {
       val planned = runner.getOrElse(throw new IllegalStateException(s"unexpected $first before a plan"))
-      val inputs = new Inputs(planned.query.inputs.map(_._2), first, wire, memory, eventTime)
+      val inputs = new Inputs(planned.received, first, wire, memory, eventTime)
       reporting {
         try planned.run(inputs, wire)
         finally {
