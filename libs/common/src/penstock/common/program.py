@@ -138,7 +138,7 @@ class TumblingWindowAggregate:
 class SlidingWindowAggregate:
     """Windows that overlap, made of panes: `_window` is where a pane begins, and for `final` where a window begins.
 
-    A row with a `_first` is in no earlier window than that; for `final` there is none."""
+    A row is in no earlier window than its `_first`, if it has that; for `final` it is that of the window."""
 
     slide_us: int
     width_us: int

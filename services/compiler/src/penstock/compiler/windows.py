@@ -22,6 +22,7 @@ _HINTS: Final = {
     "hop": "write hop(INTERVAL '10 seconds', INTERVAL '1 minute'): the slide, then the width",
     "session": "write session(INTERVAL '30 seconds')",
 }
+_LONG_AGO: Final = "TIMESTAMP_NTZ'-290000-01-01'"  # before every moment that Spark can write
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,14 @@ def closes_at(window: Window) -> exp.Expr:
 
 
 def first_window(window: Hop) -> exp.Expr:
-    """Where the first window begins that a row counts in, if it came too late for an earlier one that it is in."""
+    """Where the first window begins that a row counts in; long ago, unless it came too late for one that it is in.
+
+    It is never null: Spark has a faster map for groups whose keys are not."""
     ended = later(column(WATERMARK_COLUMN), -window.width_us)
     last_missed = call("penstock_pane", ended, window.slide_us)
     before_all = later(pane_of(window.pane_us), window.pane_us - window.width_us - 1)
     missed = exp.GT(this=last_missed, expression=call("penstock_pane", before_all, window.slide_us))
-    return call("if", missed, later(last_missed.copy(), window.slide_us), exp.Null())
+    return call("if", missed, later(last_missed.copy(), window.slide_us), exp.Var(this=_LONG_AGO))
 
 
 def is_on_time(window: Window, lateness_us: int) -> exp.Expr:

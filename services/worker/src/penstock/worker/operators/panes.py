@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.common.program import FIRST_WINDOW_COLUMN, WINDOW_COLUMN
 from penstock.worker.operators.base import END_OF_TIME
@@ -144,31 +143,28 @@ class Panes:
         count = sum(batch.num_rows for batch in rows)
         if count < _LEAST_MERGED_ROWS:
             return None
-        merged = await self._merge.run(relabelled(rows, start))
+        merged = await self._merge.run([_relabelled(batch, start, WINDOW_COLUMN) for batch in rows])
         return merged if merged.num_rows <= count * 3 // 4 else None
 
 
 def of_window(batches: Iterable[pa.RecordBatch], window: int) -> list[pa.RecordBatch]:
     """The rows as rows of a window, without those that came too late for it."""
-    return relabelled((_counted(batch, window) for batch in batches), window)
+    return [_relabelled(_counted(batch, window), window, WINDOW_COLUMN, FIRST_WINDOW_COLUMN) for batch in batches]
 
 
 def _counted(batch: pa.RecordBatch, window: int) -> pa.RecordBatch:
     place = batch.schema.get_field_index(FIRST_WINDOW_COLUMN)
-    if place < 0 or batch.column(place).null_count == batch.num_rows:
+    if place < 0 or not batch.num_rows:
         return batch
-    first = batch.column(place)
-    counts = pc.fill_null(pc.less_equal(first.cast(pa.int64()), window), True)
-    rows = batch.filter(counts)
-    return rows.set_column(place, rows.schema.field(place), pa.nulls(rows.num_rows, first.type))
+    counts = microseconds(batch.column(place)) <= window
+    return batch if counts.all() else batch.filter(pa.array(counts))
 
 
-def relabelled(batches: Iterable[pa.RecordBatch], window: int) -> list[pa.RecordBatch]:
-    """The rows as rows of a window or pane that begins there."""
-    return [_relabelled(batch, window) for batch in batches]
-
-
-def _relabelled(batch: pa.RecordBatch, window: int) -> pa.RecordBatch:
-    place = batch.schema.get_field_index(WINDOW_COLUMN)
-    field = batch.schema.field(place)
-    return batch.set_column(place, field, pa.array(np.full(batch.num_rows, window)).view(field.type))
+def _relabelled(batch: pa.RecordBatch, window: int, *names: str) -> pa.RecordBatch:
+    """The rows with that moment in those of the columns that they have."""
+    moments = pa.array(np.full(batch.num_rows, window))
+    for place in map(batch.schema.get_field_index, names):
+        if place >= 0:
+            field = batch.schema.field(place)
+            batch = batch.set_column(place, field, moments.view(field.type))
+    return batch

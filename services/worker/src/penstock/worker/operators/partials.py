@@ -22,8 +22,8 @@ WINDOWS: Final = "windows"
 
 # So many rows wait at least until they are merged: a run costs as much as some thousands of rows.
 _LEAST_FRESH_ROWS: Final = 1 << 16
-# What is finished in one run: results of several windows together, but not without bound.
-_PORTION_ROWS: Final = 1 << 20
+# What is finished in one run: small windows together, but no more groups than a processor's cache holds.
+_PORTION_ROWS: Final = 1 << 15
 
 
 class PartialBins:
