@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -19,17 +19,28 @@ from penstock.spark.settings import SparkSettings
 # What a careful user would set for this work; everything else is Spark's default.
 TUNED = {"spark.sql.execution.arrow.localRelationThreshold": "0", "spark.sql.shuffle.partitions": "2"}
 
+_OUT_OF_MEMORY: Final = 3  # what a JVM ends with that has `ExitOnOutOfMemoryError`
+
 
 class PlainPySpark:
     """A PySpark session of default settings, in a JVM of its own."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, process: subprocess.Popen[bytes]) -> None:
         self._session = session
+        self._process = process
 
     @property
     def session(self) -> Any:
         """The session itself, for what is not a batch."""
         return self._session
+
+    def why_it_ended(self) -> str | None:
+        """Why the JVM does not answer any more; None if it still runs."""
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return None
+        return "its JVM ran out of memory" if code == _OUT_OF_MEMORY else f"its JVM ended with {code}"
 
     def run(self, sql: str, inputs: Mapping[str, pa.RecordBatch], conf: Mapping[str, str]) -> pa.Table:
         """One batch."""
@@ -68,7 +79,7 @@ def plain_pyspark(settings: SparkSettings) -> Iterator[PlainPySpark]:
 
             builder = SparkSession.builder.appName("plain").master("local[2]").config("spark.ui.enabled", "false")
             local = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.session.timeZone", "UTC")
-            yield PlainPySpark(local.config("spark.local.dir", folder).getOrCreate())
+            yield PlainPySpark(local.config("spark.local.dir", folder).getOrCreate(), process)
         finally:
             process.kill()
             process.wait()

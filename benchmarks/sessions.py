@@ -62,8 +62,9 @@ class Session:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            said = self._log.read_text(errors="replace")[-2000:]
-            raise PeerUnavailable(f"its session ended with {self._process.wait()}: {said}")
+            said = self._log.read_text(errors="replace").split("\n")
+            last = next((line for line in reversed(said) if line.strip()), "it said nothing")
+            raise PeerUnavailable(f"its session ended with {self._process.wait()}: {last}")
         return json.loads(line)
 
 

@@ -43,16 +43,21 @@ def into_folder(folder: str) -> Any:
     return write
 
 
-def answer(session: Any, job: dict[str, Any]) -> dict[str, object]:
+def answer(peer: PlainPySpark, job: dict[str, Any]) -> dict[str, object]:
     """What is said of a job."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     with tempfile.TemporaryDirectory() as checkpoint:
         started = time.perf_counter()
         try:
-            start(session, job, checkpoint).awaitTermination()
+            start(peer.session, job, checkpoint).awaitTermination()
         except PySparkException as error:
             return {"refused": str(error).split("SQLSTATE")[0].splitlines()[0].strip(" ;")}
+        except (Py4JError, OSError):
+            if reason := peer.why_it_ended():
+                sys.exit(reason)
+            raise
         return {"seconds": time.perf_counter() - started}
 
 
@@ -61,7 +66,7 @@ def serve(peer: PlainPySpark, said: TextIO) -> None:
         peer.session.conf.set(key, value)
     print(json.dumps(peer.session.version), file=said)
     for line in sys.stdin:
-        print(json.dumps(answer(peer.session, json.loads(line))), file=said)
+        print(json.dumps(answer(peer, json.loads(line))), file=said)
 
 
 if __name__ == "__main__":

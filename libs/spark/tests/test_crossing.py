@@ -24,6 +24,7 @@ ROWS = pa.schema(
         ("tags", pa.list_(pa.string())),
         ("kind", pa.dictionary(pa.int32(), pa.string())),
         ("inner", pa.struct([("p", pa.int32()), ("q", pa.string())])),
+        ("outer", pa.struct([("a", pa.struct([("b", pa.uint16()), ("c", pa.timestamp("ms"))]))])),
     ]
 )
 QUERIES = {
@@ -40,6 +41,8 @@ QUERIES = {
     """,
     "over": "SELECT id, text, sum(x) OVER (PARTITION BY k ORDER BY id) AS total, kind FROM rows",
     "field of a struct": "SELECT inner.p AS p, inner, id FROM rows WHERE inner.q IS NOT NULL",
+    "fields alone": "SELECT inner.q AS q, inner.p AS p, outer.a.b AS b, outer.a AS a, x FROM rows",
+    "fields of fields": "SELECT a.b + 1 AS b1, a.b AS b, a.c AS c FROM (SELECT outer.a AS a FROM rows) WHERE a.b > 0",
     "all columns": "SELECT * FROM rows",
 }
 _VALUES = st.fixed_dictionaries(
@@ -54,6 +57,13 @@ _VALUES = st.fixed_dictionaries(
         "kind": st.none() | st.sampled_from(["a", "b"]),
         "inner": st.none()
         | st.fixed_dictionaries({"p": st.none() | st.integers(0, 9), "q": st.none() | st.text(max_size=2)}),
+        "outer": st.none()
+        | st.fixed_dictionaries(
+            {
+                "a": st.none()
+                | st.fixed_dictionaries({"b": st.none() | st.integers(0, 9), "c": st.none() | st.integers(0, 10**12)})
+            }
+        ),
     }
 )
 

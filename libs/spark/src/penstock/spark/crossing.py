@@ -5,16 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.spark import conversion
 
 _KEY: Final = b"penstock.crossing"  # of the metadata of a result's schema
 _NUMBER: Final = pa.field("_row", pa.int32(), nullable=False)
 _NUMBERS: Final = pa.array(np.arange(1 << 17, dtype=np.int32))
+
+
+_Place: TypeAlias = tuple[int, ...]
+"""Which column, and which field of it, and of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class Crossing:
     _sent: tuple[int, ...]
     _sent_schema: pa.Schema
     """As it crosses."""
-    _passed: tuple[int, ...]
+    _passed: tuple[_Place, ...]
     passed_schema: pa.Schema
     """Of the columns that are passed on, each once, in the types in which they would have crossed."""
     _columns: tuple[int, ...]
@@ -41,15 +46,17 @@ class Crossing:
         """By what the JVM said of a result; None if all columns cross."""
         if result.metadata is None or _KEY not in result.metadata:
             return None
-        places, sent, (is_numbered,), (is_in_order,) = map(_numbers, result.metadata[_KEY].decode().split(";"))
-        passed = tuple(sorted({place for place in places if place >= 0}))
-        computed = [at for at, place in enumerate(places) if place < 0]
+        said, *rest = result.metadata[_KEY].decode().split(";")
+        sent, (is_numbered,), (is_in_order,) = map(_numbers, rest)
+        places = [_numbers(place, ".") for place in said.split(",")]
+        passed = tuple(sorted({place for place in places if place}))
+        computed = [at for at, place in enumerate(places) if not place]
         columns = tuple(
-            passed.index(place) if place >= 0 else len(passed) + computed.index(at) for at, place in enumerate(places)
+            passed.index(place) if place else len(passed) + computed.index(at) for at, place in enumerate(places)
         )
         number = [_NUMBER] if is_numbered else []
         answer = pa.schema([*(result.field(at) for at in computed), *number])
-        passed_schema = pa.schema([wire.field(place) for place in passed])
+        passed_schema = pa.schema([_field_at(wire, place) for place in passed])
         every = [*passed_schema, *answer]
         return cls(
             answer=answer,
@@ -82,7 +89,7 @@ class Crossing:
 
     def passed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What of an input does not cross, or not only."""
-        return conversion.cast_columns([batch.column(place) for place in self._passed], self.passed_schema)
+        return conversion.cast_columns([_column_at(batch, place) for place in self._passed], self.passed_schema)
 
     def result(self, passed: pa.RecordBatch, answer: pa.RecordBatch) -> pa.RecordBatch:
         """The query's rows."""
@@ -95,8 +102,22 @@ class Crossing:
         return pa.RecordBatch.from_arrays([columns[at] for at in self._columns], schema=self._result)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in text.split(",") if number)
+def _numbers(text: str, separator: str = ",") -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(separator) if number)
+
+
+def _field_at(schema: pa.Schema, place: _Place) -> pa.Field:
+    at, *fields = place
+    found = schema.field(at)
+    for field in fields:
+        inner = found.type.field(field)
+        found = inner.with_nullable(found.nullable or inner.nullable)
+    return found
+
+
+def _column_at(batch: pa.RecordBatch, place: _Place) -> pa.Array:
+    at, *fields = place
+    return pc.struct_field(batch.column(at), fields) if fields else batch.column(at)
 
 
 def _row_numbers(begin: int, count: int) -> pa.Array:

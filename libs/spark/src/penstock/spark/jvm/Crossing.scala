@@ -12,13 +12,14 @@ import org.apache.spark.sql.types.IntegerType
 /** What of a query's only input comes here, and what the caller makes of the answer: columns that a query passes on stay
  * with the caller, who has them already.
  *
- * @param places for each column of the result its place in the input, or -1 where the query computes it
+ * @param places for each column of the result its place in the input, and in that column, where it is a field of one; or
+ *   nothing, where the query computes it
  * @param sent the places of the columns that the query reads
  * @param isNumbered whether rows have a number, after those columns and after the computed ones of the answer: it says
  *   which row of the input one of the result is. Else they are the same rows
  * @param isInOrder whether rows of the result follow each other as those of the input do */
-final case class Crossing(places: Seq[Int], sent: Seq[Int], isNumbered: Boolean, isInOrder: Boolean) {
-  def isComputed(column: Int): Boolean = places(column) < 0
+final case class Crossing(places: Seq[Seq[Int]], sent: Seq[Int], isNumbered: Boolean, isInOrder: Boolean) {
+  def isComputed(column: Int): Boolean = places(column).isEmpty
 
   /** The columns that come, of the input's. */
   def received(input: Schema): Schema = numbered(sent.map(input.getFields.get))
@@ -28,7 +29,7 @@ final case class Crossing(places: Seq[Int], sent: Seq[Int], isNumbered: Boolean,
 
   /** The result's schema, which says the rest to the caller. */
   def told(result: Schema): Schema = {
-    val numbers = Seq(places, sent).map(_.mkString(","))
+    val numbers = Seq(places.map(_.mkString(".")), sent).map(_.mkString(","))
     val said = numbers ++ Seq(isNumbered, isInOrder).map(flag => if (flag) "1" else "0")
     new Schema(result.getFields, Map(Crossing.Key -> said.mkString(";")).asJava)
   }
@@ -48,9 +49,15 @@ object Crossing {
   def of(optimised: LogicalPlan, partitions: Int): Option[(LogicalPlan, Crossing)] = {
     val returned = if (partitions > 1) optimised.output.init else optimised.output
     inputOf(optimised).map { input =>
-      (input, returned.map(column => input.output.indexWhere(_.exprId == origin(optimised, column.exprId))))
-    }.collect { case (input, places) if places.exists(_ >= 0) =>
-      val computed = returned.zip(places).collect { case (column, -1) => column }
+      (input, returned.map { column =>
+        val (origin, path) = originOf(optimised, column.exprId, Nil)
+        input.output.indexWhere(_.exprId == origin) match {
+          case -1 => Nil
+          case place => place +: path
+        }
+      })
+    }.collect { case (input, places) if places.exists(_.nonEmpty) =>
+      val computed = returned.zip(places).collect { case (column, Nil) => column }
       val destination = optimised.output.drop(returned.size)
       val isRowByRow = partitions == 1 && !optimised.exists(node => !node.isInstanceOf[Project] && node != input)
       val reads = reading(computed, optimised)
@@ -76,16 +83,22 @@ object Crossing {
     case _ => false
   }
 
-  /** The column that another is, as far down as it is passed on. */
+  /** The column that another is, or is a field of, as far down as it is passed on; and where that field is in it. */
   @scala.annotation.tailrec
-  private def origin(plan: LogicalPlan, column: ExprId): ExprId = plan match {
-    case Project(columns, child) => columns.find(_.exprId == column) match {
-        case Some(Alias(passed: Attribute, _)) => origin(child, passed.exprId)
-        case Some(passed: Attribute) => origin(child, passed.exprId)
-        case _ => column
+  private def originOf(plan: LogicalPlan, column: ExprId, path: List[Int]): (ExprId, List[Int]) = plan match {
+    case Project(columns, child) => columns.find(_.exprId == column).flatMap(fieldOf) match {
+        case Some((passed, field)) => originOf(child, passed, field ::: path)
+        case None => (column, path)
       }
-    case _: ArrowInput => column
-    case other => origin(other.children.head, column)
+    case _: ArrowInput => (column, path)
+    case other => originOf(other.children.head, column, path)
+  }
+
+  private def fieldOf(expression: Expression): Option[(ExprId, List[Int])] = expression match {
+    case Alias(value, _) => fieldOf(value)
+    case column: Attribute => Some((column.exprId, Nil))
+    case GetStructField(value, place, _) => fieldOf(value).map { case (column, path) => (column, path :+ place) }
+    case _ => None
   }
 
   /** The plan with these columns, the number of each row, and its partition. */
