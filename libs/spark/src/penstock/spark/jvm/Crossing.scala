@@ -48,24 +48,27 @@ object Crossing {
    * column. */
   def of(optimised: LogicalPlan, partitions: Int): Option[(LogicalPlan, Crossing)] = {
     val returned = if (partitions > 1) optimised.output.init else optimised.output
-    inputOf(optimised).map { input =>
-      (input, returned.map { column =>
-        val (origin, path) = originOf(optimised, column.exprId, Nil)
-        input.output.indexWhere(_.exprId == origin) match {
-          case -1 => Nil
-          case place => place +: path
-        }
-      })
-    }.collect { case (input, places) if places.exists(_.nonEmpty) =>
-      val computed = returned.zip(places).collect { case (column, Nil) => column }
-      val destination = optimised.output.drop(returned.size)
-      val isRowByRow = partitions == 1 && !optimised.exists(node => !node.isInstanceOf[Project] && node != input)
-      val reads = reading(computed, optimised)
-      val isNumbered = !isRowByRow || computed.nonEmpty && readIn(reads).output.isEmpty // rows are not counted by no columns
-      val plan = if (isNumbered) numbered(computed, destination, optimised) else reads
-      val sent = readIn(plan).output.flatMap(column => Some(input.output.indexWhere(_.exprId == column.exprId)).filter(_ >= 0))
-      val isInOrder = !optimised.exists { case _: Window | _: WindowGroupLimit => true; case _ => false }
-      (plan, Crossing(places, sent, isNumbered, isInOrder))
+    inputOf(optimised).map(input => (input, returned.map(placeIn(input, optimised, _)))).collect {
+      case (input, places) if places.exists(_.nonEmpty) =>
+        val computed = returned.zip(places).collect { case (column, Nil) => column }
+        val destination = optimised.output.drop(returned.size)
+        val isRowByRow = partitions == 1 && !optimised.exists(node => !node.isInstanceOf[Project] && node != input)
+        val reads = reading(computed, optimised)
+        // Rows of no columns are not counted.
+        val isNumbered = !isRowByRow || computed.nonEmpty && readIn(reads).output.isEmpty
+        val plan = if (isNumbered) numbered(computed, destination, optimised) else reads
+        val sent = readIn(plan).output.map(column => input.output.indexWhere(_.exprId == column.exprId)).filter(_ >= 0)
+        val isInOrder = !optimised.exists { case _: Window | _: WindowGroupLimit => true; case _ => false }
+        (plan, Crossing(places, sent, isNumbered, isInOrder))
+    }
+  }
+
+  /** Where a column of a plan is in its input, and where in that column; nothing if the plan computes it. */
+  private def placeIn(input: ArrowInput, plan: LogicalPlan, column: Attribute): Seq[Int] = {
+    val (origin, path) = originOf(plan, column.exprId, Nil)
+    input.output.indexWhere(_.exprId == origin) match {
+      case -1 => Nil
+      case place => place +: path
     }
   }
 
@@ -114,8 +117,11 @@ object Crossing {
   /** The plan with these columns, over what is read for them. */
   private def reading(columns: Seq[Attribute], plan: LogicalPlan): LogicalPlan = {
     val pruned = Pruning.execute(Project(columns, plan))
-    val read = AttributeSet(pruned.output ++ pruned.collect { case node if !node.isInstanceOf[ArrowInput] => node.references }.flatten)
-    Pruning.execute(pruned.transformUp { case input: ArrowInput => input.copy(output = input.output.filter(read.contains)) })
+    val above = pruned.collect { case node if !node.isInstanceOf[ArrowInput] => node.references }
+    val read = AttributeSet(pruned.output ++ above.flatten)
+    Pruning.execute(pruned.transformUp {
+      case input: ArrowInput => input.copy(output = input.output.filter(read.contains))
+    })
   }
 
   private def readIn(plan: LogicalPlan): ArrowInput = inputOf(plan).get
