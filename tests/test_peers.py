@@ -10,7 +10,7 @@ import pytest
 from peers.answers import Answers, read_answers
 from peers.base import ResultForm
 from peers.events import write_files
-from peers.figures import Row, geometric_mean, means, ratios, rows_of, worse
+from peers.figures import NotAlike, Row, geometric_mean, means, ratios, rows_of, with_again, worse
 from peers.measuring import Measured, NotRun
 from peers.picture import draw
 from peers.queries import QUERIES, Query
@@ -35,6 +35,17 @@ def rows(**steady: float) -> list[Row]:
 
 def query(name: str) -> Query:
     return next(one for one in QUERIES if one.name == name)
+
+
+def test_queries_that_are_compared_again_take_the_place_of_what_was_found_before() -> None:
+    facts = {"date": "2026-01-01", "machine": "small", "load": "0.1", "events": "9", "rounds": "1", "versions": {}}
+    before = {**facts, "rows": rows(penstock=1, flink=2)}
+    again = [row for row in rows(penstock=1, flink=3) if row["query"] == "q5"]
+    both = with_again(before, {**facts, "date": "2026-01-02", "rows": again}, ["q0", "q5"])
+    assert ratios(both["rows"], "steady") == {"flink": {"q0": 2.0, "q5": 3.0}}
+    assert "| date | 2026-01-01 |" in page(both) and "| again | q5 on 2026-01-02, load 0.1 |" in page(both)
+    with pytest.raises(NotAlike, match="machine and events"):
+        with_again(before, {**facts, "machine": "large", "events": "1", "rows": again}, ["q0", "q5"])
 
 
 def test_ratios_say_how_many_times_better_penstock_is_in_each_measure() -> None:

@@ -56,6 +56,27 @@ def figures(query: str, engine: str, found: Measured | NotRun, agrees: bool | No
     }
 
 
+class NotAlike(Exception):
+    """Two comparisons that cannot stand in one table."""
+
+
+_ALIKE: Final = ("machine", "events", "rounds", "versions")
+
+
+def with_again(before: Mapping[str, Any], result: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    """What was found before, with the lines of the queries that were compared again, by all engines, since then."""
+    if unlike := [name for name in _ALIKE if before[name] != result[name]]:
+        raise NotAlike(f"before, {' and '.join(unlike)} were others")
+    queries = list(dict.fromkeys(row["query"] for row in result["rows"]))
+    rows = [*(row for row in before["rows"] if row["query"] not in queries), *result["rows"]]
+    again = f"{', '.join(queries)} on {result['date']}, load {result['load']}"
+    return {
+        **before,
+        "again": [*before.get("again", ()), again],
+        "rows": sorted(rows, key=lambda row: order.index(row["query"])),
+    }
+
+
 def ratios(rows: Sequence[Row], measure: str) -> dict[str, dict[str, float]]:
     """How many times better Penstock is, by peer and query; only where both have run and their answers agree."""
     field = _FIELDS[measure]

@@ -70,6 +70,8 @@ def _page_lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|"
     for name in ("date", "machine", "load", "events", "rounds"):
         yield f"| {name} | {result[name]} |"
+    for again in result.get("again", ()):
+        yield f"| again | {again} |"
     for engine, version in result["versions"].items():
         yield f"| {engine} | {version} |"
     yield ""

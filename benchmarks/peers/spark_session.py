@@ -11,6 +11,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from peers.events import PARALLELISM
@@ -43,12 +45,19 @@ def into_folder(folder: str) -> Any:
     return write
 
 
+@contextmanager
+def forgetting_state(session: Any) -> Iterator[None]:
+    """Drops the state of a query that has ended: Spark would keep it in memory beside the next one's for a minute."""
+    yield
+    session._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+
+
 def answer(peer: PlainPySpark, job: dict[str, Any]) -> dict[str, object]:
     """What is said of a job."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    with tempfile.TemporaryDirectory() as checkpoint:
+    with tempfile.TemporaryDirectory() as checkpoint, forgetting_state(peer.session):
         started = time.perf_counter()
         try:
             start(peer.session, job, checkpoint).awaitTermination()
